@@ -1,0 +1,49 @@
+# Everything a newcomer needs: `make demo` and `make test` on a fresh clone.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.stamp
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint format golden lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+venv: $(STAMP)  ## create .venv from the lock; does nothing while the lock is unchanged
+
+# pyproject.toml is an order-only matter of `make lock`: whoever changes dependencies there
+# runs it, and the changed lock rebuilds the environment.
+$(STAMP): requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: venv  ## tune one small layer on this machine and show the front
+	$(BIN)/python -m nestmap.demo
+
+test: lint  ## everything CI checks: lint, types, layers, tests
+	$(BIN)/python -m pytest -n 2
+
+lint: venv  ## style, formatting, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: venv  ## put the code in its standard form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+golden: venv  ## write the golden texts anew; read the diff before committing it
+	$(BIN)/python -m pytest -n 2 --update-golden
+
+lock: venv  ## resolve pyproject.toml anew into requirements.lock (all platforms, hashes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	$(BIN)/uv pip compile pyproject.toml --quiet --universal --all-extras --generate-hashes \
+	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements.lock
+
+clean:  ## remove the environment and every cache
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find mapper worker db nestmap tests -name __pycache__ -type d -prune -exec rm -rf {} +

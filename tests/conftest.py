@@ -1,0 +1,85 @@
+"""What every test may use: golden texts, needed tools, Hypothesis profiles, no skips in CI."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+GOLDEN_FOLDER = Path(__file__).parent / "golden"
+IN_CI = os.environ.get("NESTMAP_CI") == "1"
+
+# Kernels compile and solvers start inside properties, so no deadline: it would only be noise.
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, print_blob=True)
+settings.load_profile("ci" if IN_CI else "dev")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write tests/golden anew instead of comparing with it",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)``: ``text`` must equal the file ``tests/golden/<name>``."""
+    update = bool(request.config.getoption("--update-golden"))
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN_FOLDER / name
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"no golden text tests/golden/{name}: run `make golden` and read it")
+        expected = path.read_text(encoding="utf-8")
+        if text == expected:
+            return
+        diff = difflib.unified_diff(
+            expected.splitlines(), text.splitlines(), f"tests/golden/{name}", "now", lineterm=""
+        )
+        lines = "\n".join(diff) or "(only line ends differ)"
+        pytest.fail(f"{lines}\n\nIf this change is meant: `make golden`.", pytrace=False)
+
+    return compare
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked ``needs("tool", install="...")`` where the tool is not installed."""
+    for marker in item.iter_markers("needs"):
+        tool = marker.args[0]
+        if shutil.which(tool) is None:
+            pytest.skip(f"needs {tool}: {marker.kwargs['install']}")
+
+
+def skipped_tests(config: pytest.Config) -> list[str]:
+    """The reports of skipped tests; under xdist the controller has all of them."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if not IN_CI or reporter is None or hasattr(config, "workerinput"):
+        return []
+    return [report.nodeid for report in reporter.stats.get("skipped", [])]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if skipped_tests(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    skipped = skipped_tests(config)
+    if not skipped:
+        return
+    terminalreporter.section("skipped in CI, where nothing may be", red=True)
+    for nodeid in skipped:
+        terminalreporter.line(nodeid)
