@@ -1,0 +1,110 @@
+"""Device profiles shipped with nestmap: limits as TOML, for devices that are not at hand."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+from typing import Any, cast
+
+from mapper.device_profile import DeviceProfile
+from mapper.errors import DeviceError, Problem
+
+_SUFFIX = ".toml"
+_COUNTS = (
+    "max_work_group_size",
+    "local_bytes",
+    "private_bytes",
+    "max_alloc_bytes",
+    "global_bytes",
+    "compute_units",
+)
+_SHAPES = ("max_work_item_sizes", "vector_widths")
+_REQUIRED = ("name", "source", "max_work_item_sizes", *_COUNTS)
+_OPTIONAL = ("vector_widths", "half_precision")
+#: The vector widths that OpenCL C has; 3 is left out because it is stored as 4.
+_OPENCL_WIDTHS = (1, 2, 4, 8, 16)
+
+
+def profile_names() -> tuple[str, ...]:
+    """The names that :func:`load_profile` knows, sorted."""
+    names = (entry.name for entry in files(__package__).iterdir())
+    return tuple(sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)))
+
+
+def load_profile(name: str) -> DeviceProfile:
+    """Read one shipped profile.
+
+    Raises DeviceError for a name that is not shipped, and for a file with missing, unknown
+    or malformed fields (all of them named).
+    """
+    if name not in profile_names():
+        raise DeviceError(
+            Problem(
+                "profile", "no such device profile", found=name, allowed=", ".join(profile_names())
+            )
+        )
+    text = files(__package__).joinpath(name + _SUFFIX).read_text(encoding="utf-8")
+    return parse_profile(name, text)
+
+
+def parse_profile(name: str, text: str) -> DeviceProfile:
+    """Turn a profile's TOML text into a value; raises DeviceError naming every bad field."""
+    try:
+        fields = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DeviceError(Problem(f"profile/{name}", "is not TOML", found=str(error))) from error
+    problems = _problems(name, fields)
+    if problems:
+        raise DeviceError(problems)
+    fields["max_work_item_sizes"] = tuple(fields["max_work_item_sizes"])
+    if "vector_widths" in fields:
+        fields["vector_widths"] = tuple(fields["vector_widths"])
+    return DeviceProfile(**fields)
+
+
+def _problems(name: str, fields: dict[str, Any]) -> list[Problem]:
+    path = f"profile/{name}"
+    problems = [
+        Problem(f"{path}/{field}", "missing field") for field in _REQUIRED if field not in fields
+    ]
+    for field, value in fields.items():
+        where = f"{path}/{field}"
+        if field not in _REQUIRED + _OPTIONAL:
+            problems.append(
+                Problem(where, "unknown field", allowed=", ".join(_REQUIRED + _OPTIONAL))
+            )
+        elif not _acceptable(field, value):
+            problems.append(Problem(where, "malformed", repr(value), _allowed(field)))
+    if fields.get("name", name) != name:
+        problems.append(Problem(f"{path}/name", "not the file's name", repr(fields["name"]), name))
+    return problems
+
+
+def _acceptable(field: str, value: object) -> bool:
+    if field in _COUNTS:
+        return _is_count(value)
+    if field in _SHAPES:
+        if not isinstance(value, list):
+            return False
+        items = cast("list[object]", value)
+        if field == "vector_widths":
+            return bool(items) and all(_is_count(i) and i in _OPENCL_WIDTHS for i in items)
+        return len(items) == 3 and all(_is_count(item) for item in items)
+    if field == "half_precision":
+        return isinstance(value, bool)
+    return isinstance(value, str) and bool(value)
+
+
+def _is_count(value: object) -> bool:
+    # bool is a subclass of int, and "true" is no count.
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _allowed(field: str) -> str:
+    if field in _COUNTS:
+        return "a positive integer"
+    if field == "max_work_item_sizes":
+        return "three positive integers"
+    if field == "vector_widths":
+        return "a list of " + ", ".join(str(width) for width in _OPENCL_WIDTHS)
+    return "true or false" if field == "half_precision" else "a text that is not empty"
