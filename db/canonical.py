@@ -1,0 +1,31 @@
+"""JSON in one spelling, so that equal values have equal texts and equal hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from mapper.errors import InputError, Problem
+
+
+def canonical_json(value: Any) -> str:
+    """``value`` as JSON with sorted keys, no spaces, ASCII only and no NaN or infinity.
+
+    NaN is refused because PostgreSQL refuses it; ASCII lets any Python text through, lone
+    surrogates from driver messages included.
+    """
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(Problem("", f"not a JSON value: {error}")) from error
+
+
+def plain_json(value: Any) -> Any:
+    """``value`` as it will be read back: tuples are lists, keys are strings."""
+    return json.loads(canonical_json(value))
+
+
+def content_hash(text: str) -> str:
+    """The SHA-256 of ``text``, in hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
