@@ -1,0 +1,193 @@
+"""Opens a database: address to engine, engine to the newest schema.
+
+SQLite needs three things said on each connection (WAL, busy timeout, foreign keys) and
+its transactions begun by us: the Python driver would begin them late, and a reader that
+turns writer late fails at once instead of waiting for its turn.
+"""
+
+from __future__ import annotations
+
+import stat
+import threading
+import time
+from pathlib import Path
+from sqlite3 import Connection as SqliteConnection
+from sqlite3 import OperationalError as SqliteOperationalError
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    func,
+    inspect,
+    make_url,
+    select,
+)
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from db.canonical import canonical_json
+from mapper.errors import Problem, StoreError
+
+BUSY_TIMEOUT_MS = 30_000
+WRITE_OPTION = "nestmap_write"
+DIALECTS = ("sqlite", "postgresql")
+
+# Any constant does: it names the right to migrate among PostgreSQL's advisory locks.
+MIGRATION_LOCK = 0x6E657374
+# Alembic keeps its context in module globals, so that threads migrate one at a time.
+_one_migration = threading.Lock()
+
+
+def address_of(path_or_url: str | Path) -> URL:
+    """A URL as it is; anything else is the path of an SQLite file, ``:memory:`` included."""
+    if isinstance(path_or_url, Path) or "://" not in path_or_url:
+        return URL.create("sqlite", database=str(path_or_url))
+    try:
+        url = make_url(path_or_url)
+    except ArgumentError as error:
+        raise StoreError(Problem("store", "not a database URL")) from error
+    if url.get_backend_name() in DIALECTS:
+        return url
+    raise StoreError(
+        Problem(
+            "store",
+            "this kind of database is not supported",
+            found=url.get_backend_name(),
+            allowed=", ".join(DIALECTS),
+        )
+    )
+
+
+def store_error(url: URL, message: str, remedy: str = "") -> StoreError:
+    """An error about the database at ``url``; a password in it is never shown."""
+    shown = url.database if url.get_backend_name() == "sqlite" else None
+    path = shown or url.render_as_string(hide_password=True)
+    return StoreError(Problem(path, message, remedy=remedy))
+
+
+def driver_message(error: Exception) -> str:
+    """What the driver said, without SQLAlchemy's statement, parameters and link."""
+    return str(getattr(error, "orig", None) or error).strip()
+
+
+def open_engine(url: URL) -> Engine:
+    """An engine on a database of the newest schema, created or migrated where needed."""
+    if url.get_backend_name() == "sqlite":
+        _check_file(url)
+    try:
+        engine = create_engine(url, json_serializer=canonical_json)
+    except (NoSuchModuleError, ModuleNotFoundError) as error:
+        raise store_error(
+            url, f"the driver is not installed: {error}", "pip install psycopg"
+        ) from error
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    try:
+        _migrate(engine)
+    except SQLAlchemyError as error:
+        engine.dispose()
+        message = driver_message(error)
+        raise store_error(url, f"cannot be opened: {message}", _remedy(message)) from error
+    except StoreError:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _check_file(url: URL) -> None:
+    """Create the folder of an SQLite file and refuse what can never be one.
+
+    SQLite itself says no more than "unable to open database file" to all of these.
+    """
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        return
+    path = Path(url.database)
+    remedy = "another path"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode if path.exists() else None
+        if mode is not None and stat.S_ISDIR(mode):
+            raise store_error(url, "is a directory, not a database file", str(path / "nestmap.db"))
+        if mode is not None and not stat.S_ISREG(mode):
+            raise store_error(url, "is not a regular file", remedy)
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        message = f"cannot be written: {error.strerror or error}"
+        raise store_error(url, message, remedy) from error
+
+
+def _set_up_sqlite(connection: SqliteConnection, _record: Any) -> None:
+    connection.isolation_level = None  # no transaction but those of _begin_sqlite
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    # NORMAL with WAL: a crash of a process loses nothing, a power cut the last moments.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    _turn_on_wal(connection)
+
+
+def _turn_on_wal(connection: SqliteConnection) -> None:
+    """The switch to WAL does not honour the busy timeout, so wait for our turn here."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except SqliteOperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    write = connection.get_execution_options().get(WRITE_OPTION, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _remedy(message: str) -> str:
+    if "not a database" in message or "malformed" in message:
+        return "another path, or a backup of this file"
+    if "readonly" in message or "unable to open" in message:
+        return "a path that you may write"
+    return ""
+
+
+def migration_config(connection: Connection) -> Config:
+    """Alembic's settings: the scripts travel in this package, no alembic.ini is needed."""
+    config = Config()
+    config.set_main_option("script_location", "db:migrations")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _migrate(engine: Engine) -> None:
+    """Bring the schema to the head, once, however many processes open the database."""
+    with engine.execution_options(**{WRITE_OPTION: True}).begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+        config = migration_config(connection)
+        scripts = ScriptDirectory.from_config(config)
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current == scripts.get_current_head():
+            return
+        if current is None and inspect(connection).get_table_names():
+            raise store_error(
+                engine.url, "holds tables of something else, not of nestmap", "another database"
+            )
+        known = {script.revision for script in scripts.walk_revisions()}
+        if current is not None and current not in known:
+            raise store_error(
+                engine.url,
+                f"was written by a newer nestmap (schema revision {current})",
+                "a newer nestmap",
+            )
+        with _one_migration:
+            command.upgrade(config, "head")
