@@ -12,8 +12,8 @@ help:  ## list the targets
 
 venv: $(STAMP)  ## create .venv from the lock; does nothing while the lock is unchanged
 
-# pyproject.toml is an order-only matter of `make lock`: whoever changes dependencies there
-# runs it, and the changed lock rebuilds the environment.
+# Not on pyproject.toml: whoever changes dependencies there runs `make lock`, and the
+# changed lock brings the environment up to date.
 $(STAMP): requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
