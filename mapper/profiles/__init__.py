@@ -27,7 +27,7 @@ _OPENCL_WIDTHS = (1, 2, 4, 8, 16)
 
 def profile_names() -> tuple[str, ...]:
     """The names that :func:`load_profile` knows, sorted."""
-    names = (entry.name for entry in files(__package__).iterdir())
+    names = (entry.name for entry in files(__name__).iterdir())
     return tuple(sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)))
 
 
@@ -43,7 +43,7 @@ def load_profile(name: str) -> DeviceProfile:
                 "profile", "no such device profile", found=name, allowed=", ".join(profile_names())
             )
         )
-    text = files(__package__).joinpath(name + _SUFFIX).read_text(encoding="utf-8")
+    text = files(__name__).joinpath(name + _SUFFIX).read_text(encoding="utf-8")
     return parse_profile(name, text)
 
 
