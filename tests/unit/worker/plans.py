@@ -1,0 +1,72 @@
+"""Small plans for the tests of the worker: one kernel ``k`` from ``a`` to ``b``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
+
+SIZE = 64
+HEAD = "__kernel void k(__global const float *a, __global float *b) { int i = get_global_id(0); "
+
+
+def one_kernel_plan(
+    body: str,
+    *,
+    size: int = SIZE,
+    group: int = 16,
+    output_bytes: int | None = None,
+    local_bytes: int = 0,
+) -> HostPlan:
+    """A plan whose kernel has ``body``; ``i`` is the global id, one work-item an element."""
+    return plan_of_source(
+        HEAD + body + " }", size=size, group=group, output_bytes=output_bytes, local=local_bytes
+    )
+
+
+def plan_of_source(
+    source: str,
+    *,
+    size: int = SIZE,
+    group: int = 16,
+    output_bytes: int | None = None,
+    local: int = 0,
+) -> HostPlan:
+    """The same for a whole source text."""
+    return HostPlan(
+        source,
+        (
+            PlannedBuffer("a", BufferRole.INPUT, 4 * size, (size,), 0, 0),
+            PlannedBuffer("b", BufferRole.OUTPUT, output_bytes or 4 * size, (size,), 0, 0),
+        ),
+        (Launch("k", (size, 1, 1), (group, 1, 1), ("a", "b"), local_bytes=local),),
+    )
+
+
+def two_kernel_plan() -> HostPlan:
+    """Doubles through an intermediate buffer that is larger than its shape needs."""
+    return HostPlan(
+        "__kernel void first(__global const float *a, __global float *t)"
+        "{ t[get_global_id(0) * 2] = a[get_global_id(0)]; }"
+        "__kernel void second(__global const float *t, __global float *b)"
+        "{ b[get_global_id(0)] = 2 * t[get_global_id(0) * 2]; }",
+        (
+            PlannedBuffer("a", BufferRole.INPUT, 4 * SIZE, (SIZE,), 0, 0),
+            PlannedBuffer("t", BufferRole.INTERMEDIATE, 8 * SIZE, (SIZE,), 0, 1),
+            PlannedBuffer("b", BufferRole.OUTPUT, 4 * SIZE, (SIZE,), 1, 1),
+        ),
+        (
+            Launch("first", (SIZE, 1, 1), (16, 1, 1), ("a", "t")),
+            Launch("second", (SIZE, 1, 1), (16, 1, 1), ("t", "b")),
+        ),
+    )
+
+
+def input_data(size: int = SIZE) -> np.ndarray:
+    """Different values, none zero."""
+    return np.random.default_rng(1).random(size, dtype=np.float32) + np.float32(1)
+
+
+DOUBLE = "b[i] = 2 * a[i];"
+SEGFAULT = "b[i + (1L << 40)] = a[i];"
+ENDLESS = "volatile int go = 1; while (go) ; b[i] = a[i];"

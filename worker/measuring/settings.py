@@ -1,0 +1,112 @@
+"""How a candidate is judged and timed: plain values that travel to the measuring child."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mapper.errors import InputError, Problem
+
+#: Distance from 1.0 to the next 32-bit float.
+FLOAT32_EPSILON = 2.0**-23
+
+
+def _refuse(field: str, message: str, found: object) -> InputError:
+    return InputError(Problem(field, message, found=repr(found)))
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far an output may be from the reference.
+
+    An element is right if ``|out - ref| <= eps * factor * sqrt(accumulation_length) * scale``
+    with ``eps`` that of 32-bit floats and ``scale`` the larger of ``|ref|`` and the root mean
+    square of the whole reference. The rounding error of a sum of n terms of random sign grows
+    as sqrt(n), while leaving out a single term costs about 1/sqrt(n): for every layer size in
+    use the bound lies orders of magnitude below the smallest real mistake.
+
+    Raises InputError for a length below one or a factor that is not positive and finite.
+    """
+
+    accumulation_length: int = 1
+    factor: float = 8.0
+
+    def __post_init__(self) -> None:
+        if self.accumulation_length < 1:
+            raise _refuse(
+                "tolerance.accumulation_length", "must be at least 1", self.accumulation_length
+            )
+        if not (math.isfinite(self.factor) and self.factor > 0):
+            raise _refuse("tolerance.factor", "must be positive and finite", self.factor)
+
+    @property
+    def relative(self) -> float:
+        """Allowed error relative to the element's scale."""
+        return FLOAT32_EPSILON * self.factor * math.sqrt(self.accumulation_length)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain JSON value; ``Tolerance(**value)`` reads it back."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How often a candidate runs after the verified run.
+
+    ``repetitions`` timed runs follow ``warmup`` untimed ones. A candidate whose single run
+    takes longer than ``slow_after_ms`` gets no warm-up (the verified run was one) and only
+    as many repetitions as fit into ``budget_ms``, at least ``min_repetitions``. A fast one is
+    repeated until its runs fill ``fill_ms``, at most ``max_repetitions`` times, because a
+    launch of a few microseconds says little by itself.
+
+    Raises InputError for counts that contradict each other.
+    """
+
+    warmup: int = 2
+    repetitions: int = 10
+    min_repetitions: int = 1
+    max_repetitions: int = 50
+    slow_after_ms: float = 200.0
+    budget_ms: float = 2000.0
+    fill_ms: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.warmup < 0:
+            raise _refuse("protocol.warmup", "must not be negative", self.warmup)
+        if not 1 <= self.min_repetitions <= self.repetitions <= self.max_repetitions:
+            raise InputError(
+                Problem(
+                    "protocol.repetitions",
+                    "repetition counts contradict each other",
+                    found=f"min {self.min_repetitions}, wanted {self.repetitions}, "
+                    f"max {self.max_repetitions}",
+                    allowed="1 <= min_repetitions <= repetitions <= max_repetitions",
+                )
+            )
+        for field in ("slow_after_ms", "budget_ms", "fill_ms"):
+            value = float(getattr(self, field))
+            if not (math.isfinite(value) and value >= 0):
+                raise _refuse(f"protocol.{field}", "must be finite and not negative", value)
+
+    def is_slow(self, single_run_ms: float) -> bool:
+        """Whether a candidate with this single run time is measured sparingly."""
+        return single_run_ms > self.slow_after_ms
+
+    def timed_runs(self, single_run_ms: float) -> int:
+        """The number of timed repetitions for a candidate with this single run time."""
+        # A clock that ticks coarsely may report zero for a tiny kernel.
+        single_run_ms = max(single_run_ms, 1e-6)
+        if self.is_slow(single_run_ms):
+            fits = int(self.budget_ms / single_run_ms)
+            return max(self.min_repetitions, min(fits, self.repetitions))
+        fills = math.ceil(self.fill_ms / single_run_ms)
+        return max(self.repetitions, min(fills, self.max_repetitions))
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain JSON value; ``Protocol(**value)`` reads it back."""
+        return asdict(self)
+
+
+DEFAULT_TOLERANCE = Tolerance()
+DEFAULT_PROTOCOL = Protocol()
