@@ -1,0 +1,117 @@
+"""Choosing an OpenCL device by its spec string, and what the driver tells of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mapper.errors import DeviceError
+from worker.devices.facts import device_facts, machine_state
+from worker.devices.opencl import (
+    CPU_PRIVATE_BYTES,
+    OpenClDevice,
+    find_device,
+    list_devices,
+    profile_of,
+    select_device,
+)
+
+
+def device(index: int, platform: str, version: str, name: str, kind: str = "cpu") -> OpenClDevice:
+    return OpenClDevice(index, platform, version, name, "OpenCL 3.0", "1", kind, None)
+
+
+PYPI = device(1, "Portable Computing Language", "OpenCL 3.0 PoCL 3.0-rc2 Linux, RELOC", "pthread")
+OLDER = device(2, "Portable Computing Language", "OpenCL 2.0 PoCL 1.8 Linux", "pthread")
+DEBIAN = device(0, "Portable Computing Language", "OpenCL 3.0 PoCL 3.1+debian Linux", "pthread")
+NVIDIA = device(3, "NVIDIA CUDA", "OpenCL 3.0 CUDA 12.4", "NVIDIA H200", "gpu")
+POCLS = (DEBIAN, PYPI, OLDER)
+
+
+def test_host_prefers_the_newest_pocl_that_no_distribution_built() -> None:
+    assert select_device("host", POCLS) is PYPI
+    assert select_device("pocl", POCLS) is PYPI
+    assert select_device("host", (DEBIAN, OLDER)) is OLDER
+
+
+def test_host_is_the_first_device_when_there_is_more_than_pocl() -> None:
+    assert select_device("host", (NVIDIA, DEBIAN)) is NVIDIA
+    assert select_device("pocl", (NVIDIA, DEBIAN)) is DEBIAN
+
+
+@pytest.mark.parametrize(
+    ("spec", "chosen"),
+    [
+        ("opencl:nvidia/h200", NVIDIA),
+        ("opencl:nvidia", NVIDIA),
+        ("opencl:/h200", NVIDIA),
+        ("opencl:3.1+debian/", DEBIAN),
+        ("opencl:2", OLDER),
+        ("3", NVIDIA),
+    ],
+)
+def test_specs_by_part_of_name_and_by_index(spec: str, chosen: OpenClDevice) -> None:
+    assert select_device(spec, (*POCLS, NVIDIA)) is chosen
+
+
+@pytest.mark.parametrize("spec", ["", "nvidia", "opencl:", "opencl:amd/", "9", "opencl:/h100"])
+def test_spec_that_fits_nothing_lists_what_is_there(spec: str) -> None:
+    with pytest.raises(DeviceError) as caught:
+        select_device(spec, (*POCLS, NVIDIA))
+    (problem,) = caught.value.problems
+    assert "NVIDIA H200" in problem.found
+    assert "opencl:<platform>/<device>" in problem.allowed
+
+
+def test_own_spec_finds_the_device_again() -> None:
+    for found in list_devices():
+        assert select_device(found.spec, (found,)) == found
+
+
+def test_profile_comes_from_the_driver() -> None:
+    pocl = find_device("pocl")
+    profile = profile_of(pocl)
+    assert profile.max_work_group_size == pocl.handle.max_work_group_size
+    assert profile.local_bytes == pocl.handle.local_mem_size
+    assert profile.max_alloc_bytes == pocl.handle.max_mem_alloc_size
+    assert profile.private_bytes == CPU_PRIVATE_BYTES
+    assert pocl.platform_version in profile.source
+
+
+def test_facts_name_driver_and_versions() -> None:
+    facts = device_facts(find_device("pocl"))
+    assert all(isinstance(value, str) and value for value in facts.values())
+    assert {"driver.version", "platform.version", "device.max_clock_mhz", "system"} <= set(facts)
+
+
+def test_machine_state_reads_what_a_board_shows(tmp_path: Path) -> None:
+    for path, text in {
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
+        "sys/class/thermal/thermal_zone0/temp": "41000\n",
+        "sys/class/thermal/thermal_zone1/temp": "",
+        "sys/class/devfreq/e82c0000.mali/cur_freq": "767000000\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert machine_state(tmp_path) == {
+        "cpu.governor": "performance",
+        "thermal.thermal_zone0.millicelsius": "41000",
+        "devfreq.e82c0000.mali.clock_hz": "767000000",
+    }
+
+
+def test_importing_the_worker_does_not_import_pyopencl() -> None:
+    code = (
+        "import sys, worker.measuring, worker.devices.opencl, worker.oclgrind, worker.run_plan; "
+        "sys.exit('pyopencl' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_missing_pyopencl_is_a_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    with pytest.raises(DeviceError, match="pyopencl cannot be imported"):
+        list_devices()

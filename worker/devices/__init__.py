@@ -1,0 +1,1 @@
+"""Devices that candidates are measured on: OpenCL, recorded and null."""

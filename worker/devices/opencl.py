@@ -1,0 +1,196 @@
+"""OpenCL devices: finding them, naming them and reading their limits.
+
+Spec strings choose a device: ``host`` (the default device of this machine), ``pocl`` (the
+preferred PoCL), ``opencl:<platform>/<device>`` (case-insensitive parts of the names, either
+may be empty) or ``opencl:<index>`` and plain ``<index>`` (position in the driver's order).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from mapper.device_profile import DeviceProfile
+from mapper.errors import DeviceError, Problem
+
+#: No OpenCL query says how much private memory a work-item may use. On CPUs private arrays
+#: live on the stack of a worker thread that runs a whole work-group: a page each is safe.
+CPU_PRIVATE_BYTES = 4096
+#: 255 32-bit registers a thread, what every NVIDIA GPU since Kepler (2012) allows.
+NVIDIA_PRIVATE_BYTES = 1020
+#: 64 32-bit registers a thread (Arm Bifrost and Valhall); also the cautious default of
+#: GPUs that are not known.
+GPU_PRIVATE_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClDevice:
+    """One OpenCL device as the driver describes it; ``handle`` is pyopencl's object."""
+
+    index: int
+    platform_name: str
+    platform_version: str
+    device_name: str
+    device_version: str
+    driver_version: str
+    kind: str
+    handle: Any = field(repr=False, compare=False)
+
+    @property
+    def is_pocl(self) -> bool:
+        """Whether the platform is PoCL, the OpenCL implementation for host CPUs."""
+        return "pocl" in self.platform_version.lower()
+
+    @property
+    def spec(self) -> str:
+        """A spec string that finds this device again, unless another has the same names."""
+        return f"opencl:{self.platform_name}/{self.device_name}"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.index}: {self.platform_name} ({self.platform_version.strip()}) / "
+            f"{self.device_name} (driver {self.driver_version})"
+        )
+
+
+def list_devices() -> tuple[OpenClDevice, ...]:
+    """Every OpenCL device in the driver's order.
+
+    Raises DeviceError when pyopencl is missing or the loader finds no platform at all.
+    """
+    try:
+        import pyopencl as cl
+    except (ImportError, OSError) as error:
+        raise DeviceError(
+            Problem(
+                "device",
+                "pyopencl cannot be imported",
+                found=str(error),
+                remedy="pip install 'pyopencl[pocl]'",
+            )
+        ) from error
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        # ocl-icd reports "no platform" as an error, not as an empty list.
+        raise DeviceError(
+            Problem(
+                "device",
+                "the OpenCL loader finds no platform",
+                found=str(error),
+                remedy="pip install 'pyopencl[pocl]', or install the device's driver",
+            )
+        ) from error
+    found: list[OpenClDevice] = []
+    for platform in platforms:
+        try:
+            handles = platform.get_devices()
+        except cl.Error:
+            # A platform whose driver is installed but whose device is not there.
+            continue
+        for handle in handles:
+            found.append(
+                OpenClDevice(
+                    index=len(found),
+                    platform_name=platform.name.strip(),
+                    platform_version=platform.version.strip(),
+                    device_name=handle.name.strip(),
+                    device_version=handle.version.strip(),
+                    driver_version=handle.driver_version.strip(),
+                    kind=_kind(cl, handle),
+                    handle=handle,
+                )
+            )
+    return tuple(found)
+
+
+def _kind(cl: Any, handle: Any) -> str:
+    if handle.type & cl.device_type.GPU:
+        return "gpu"
+    if handle.type & cl.device_type.CPU:
+        return "cpu"
+    return "accelerator"
+
+
+def _pocl_rank(device: OpenClDevice) -> tuple[bool, list[int]]:
+    """Larger is preferred: PyPI's build before a distribution's, then the newest.
+
+    Debian and Ubuntu mark their builds (``PoCL 3.1+debian``); PyPI's comes with the
+    installation, so results stay comparable from machine to machine.
+    """
+    version = re.search(r"pocl\s+([\d.]+)", device.platform_version, re.IGNORECASE)
+    numbers = [int(part) for part in version.group(1).split(".") if part] if version else [0]
+    return (re.search(r"\+(debian|ubuntu)", device.platform_version) is None, numbers)
+
+
+def select_device(spec: str, devices: tuple[OpenClDevice, ...]) -> OpenClDevice:
+    """The device that ``spec`` names; the first in the driver's order where several fit.
+
+    Raises DeviceError that lists what is there.
+    """
+    matches = _matches(spec.strip(), devices)
+    if matches:
+        return matches[0]
+    raise DeviceError(
+        Problem(
+            "device",
+            f"no OpenCL device fits {spec!r}",
+            found="; ".join(str(d) for d in devices) or "no device",
+            allowed="host, pocl, opencl:<platform>/<device>, opencl:<index>",
+        )
+    )
+
+
+def _matches(spec: str, devices: tuple[OpenClDevice, ...]) -> list[OpenClDevice]:
+    pocls = sorted((d for d in devices if d.is_pocl), key=_pocl_rank, reverse=True)
+    if spec == "pocl":
+        return pocls
+    if spec == "host":
+        return pocls if len(pocls) == len(devices) else list(devices)
+    wanted = spec.removeprefix("opencl:").strip().lower()
+    if not wanted:
+        return []
+    if wanted.isdecimal():
+        return [d for d in devices if d.index == int(wanted)]
+    if not spec.startswith("opencl:"):
+        return []
+    platform, _, device = wanted.partition("/")
+    return [
+        d
+        for d in devices
+        if platform in f"{d.platform_name} {d.platform_version}".lower()
+        and device in d.device_name.lower()
+    ]
+
+
+def find_device(spec: str = "host") -> OpenClDevice:
+    """List the devices and select one; raises DeviceError."""
+    return select_device(spec, list_devices())
+
+
+def _private_bytes(device: OpenClDevice) -> int:
+    if device.kind == "cpu":
+        return CPU_PRIVATE_BYTES
+    if "nvidia" in device.platform_name.lower():
+        return NVIDIA_PRIVATE_BYTES
+    return GPU_PRIVATE_BYTES
+
+
+def profile_of(device: OpenClDevice) -> DeviceProfile:
+    """The device's limits as its driver reports them (private memory: see above)."""
+    handle = device.handle
+    sizes = [int(size) for size in handle.max_work_item_sizes][:3]
+    sizes += [1] * (3 - len(sizes))
+    return DeviceProfile(
+        name=device.device_name,
+        max_work_group_size=int(handle.max_work_group_size),
+        max_work_item_sizes=(sizes[0], sizes[1], sizes[2]),
+        local_bytes=int(handle.local_mem_size),
+        private_bytes=_private_bytes(device),
+        max_alloc_bytes=int(handle.max_mem_alloc_size),
+        global_bytes=int(handle.global_mem_size),
+        compute_units=int(handle.max_compute_units),
+        half_precision="cl_khr_fp16" in handle.extensions.split(),
+        source=f"driver of {device.platform_name} {device.platform_version}",
+    )
