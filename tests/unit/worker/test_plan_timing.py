@@ -1,0 +1,94 @@
+"""How many runs a candidate gets, on a plan that only pretends to run."""
+
+from __future__ import annotations
+
+import time
+from typing import cast
+
+import numpy as np
+
+from mapper.measurement import Timed, Wrong
+from worker.measuring.loaded_plan import LoadedPlan
+from worker.measuring.plan_timing import UNSTABLE_RATIO, verify_and_time
+from worker.measuring.settings import Protocol, Tolerance
+
+RIGHT = np.ones(4, np.float32)
+
+
+class PretendedPlan:
+    """Claims ``run_ns`` for every run and gives ``outputs`` one after the other."""
+
+    build_ms = 1.0
+
+    def __init__(self, run_ns: int, outputs: tuple[np.ndarray, ...] = (RIGHT,)) -> None:
+        self.run_ns = run_ns
+        self.outputs = list(outputs)
+        self.runs = 0
+
+    def run(self) -> int:
+        self.runs += 1
+        return self.run_ns
+
+    def read_output(self) -> np.ndarray:
+        return self.outputs.pop(0) if len(self.outputs) > 1 else self.outputs[0]
+
+    def kernel_facts(self) -> dict[str, str]:
+        return {}
+
+
+def timed(
+    plan: PretendedPlan,
+    protocol: Protocol,
+    *,
+    left_s: float = 1000.0,
+    reference: tuple[int, ...] = (),
+) -> Timed | Wrong:
+    times = list(reference)
+    outcome = verify_and_time(
+        cast(LoadedPlan, plan),
+        RIGHT,
+        Tolerance(),
+        protocol,
+        time.monotonic() + left_s,
+        (lambda: times.pop(0)) if times else None,
+    )
+    assert isinstance(outcome, Timed | Wrong)
+    return outcome
+
+
+def test_fast_plan_is_verified_warmed_up_and_repeated() -> None:
+    plan = PretendedPlan(10_000_000)
+    outcome = timed(plan, Protocol(warmup=2, repetitions=5))
+    assert isinstance(outcome, Timed)
+    assert outcome.trials_ns == (10_000_000,) * 5
+    assert plan.runs == 1 + 2 + 5
+
+
+def test_slow_plan_gets_no_warm_up_and_what_fits_the_budget() -> None:
+    plan = PretendedPlan(600_000_000)
+    outcome = timed(plan, Protocol(slow_after_ms=200, budget_ms=2000))
+    assert isinstance(outcome, Timed)
+    assert len(outcome.trials_ns) == 3
+    assert plan.runs == 1 + 3
+
+
+def test_plan_that_took_most_of_its_time_is_timed_by_the_verified_run() -> None:
+    plan = PretendedPlan(40_000_000_000)
+    outcome = timed(plan, Protocol(), left_s=30)
+    assert isinstance(outcome, Timed)
+    assert outcome.trials_ns == (40_000_000_000,)
+    assert plan.runs == 1
+    assert "verified run only" in outcome.facts["trials.note"]
+
+
+def test_output_that_goes_wrong_during_the_timed_runs_is_wrong() -> None:
+    outcome = timed(PretendedPlan(1_000_000, (RIGHT, 2 * RIGHT)), Protocol())
+    assert isinstance(outcome, Wrong)
+
+
+def test_reference_kernel_tells_unstable_machines() -> None:
+    plan = PretendedPlan(1_000_000)
+    steady = timed(plan, Protocol(), reference=(1000, 1100))
+    assert isinstance(steady, Timed) and steady.facts["stable"] == "yes"
+    unsteady = timed(plan, Protocol(), reference=(1000, int(1001 * UNSTABLE_RATIO)))
+    assert isinstance(unsteady, Timed) and unsteady.facts["stable"] == "no"

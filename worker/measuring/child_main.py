@@ -1,0 +1,178 @@
+"""The measuring child: waits for plans on a pipe, measures them, answers on another.
+
+Started by :class:`worker.measuring.child_process.ChildProcess`, never by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import OrderedDict
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mapper.errors import DeviceError
+from mapper.host_plan import HostPlan
+from mapper.measurement import Crash, Outcome, ResourceError
+from worker.devices.facts import device_facts
+from worker.devices.opencl import profile_of
+from worker.measuring.driver_errors import PlanFailure
+from worker.measuring.golden import golden_kernel
+from worker.measuring.loaded_plan import LoadedPlan, Session, open_session
+from worker.measuring.plan_timing import measure_plan
+from worker.measuring.settings import Protocol, Tolerance
+from worker.measuring.wire import StreamEnded, outcome_to_json, receive, send
+
+#: Workloads kept in memory. A search works on one at a time; two make changing over cheap.
+_KEPT_WORKLOADS = 2
+_REFERENCE_RUNS = 5
+#: A kernel's printf must not fill the disk; more than any driver writes into its cache.
+_LARGEST_FILE_BYTES = 1 << 30
+
+_Workload = tuple[dict[str, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
+
+
+def _restrain() -> None:
+    """Limit what a bad kernel can do to the machine."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    largest = _LARGEST_FILE_BYTES if hard == resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_FSIZE, (min(largest, _LARGEST_FILE_BYTES), hard))
+    with contextlib.suppress(OSError):
+        # When memory runs out the kernel shall take this process, not the service.
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _die_with_parent(lifeline: int) -> None:
+    """Kill the own group when the parent is gone, even while a kernel runs for ever.
+
+    The parent holds the other end of ``lifeline`` and never writes. (PR_SET_PDEATHSIG would
+    fire when the parent's *thread* ends, which in a service is not the end of the parent.)
+    """
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            os.read(lifeline, 1)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+class _Reference:
+    """The golden kernel, kept loaded, as a yardstick for the machine's speed."""
+
+    def __init__(self, session: Session) -> None:
+        golden = golden_kernel()
+        self._loaded = LoadedPlan(session, golden.plan)
+        self._loaded.fill_inputs(golden.inputs)
+        self._loaded.run()
+
+    def best_ns(self) -> int:
+        """The shortest of a few runs in nanoseconds."""
+        return min(self._loaded.run() for _ in range(_REFERENCE_RUNS))
+
+
+class _Server:
+    """Answers one request after the other."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._workloads: OrderedDict[str, _Workload] = OrderedDict()
+        self._reference: _Reference | None = None
+
+    def _workload(self, directory: str) -> _Workload:
+        if directory not in self._workloads:
+            folder = Path(directory)
+            inputs = {
+                name: np.load(folder / f"input{index}.npy", allow_pickle=False)
+                for index, name in enumerate(
+                    (folder / "names.txt").read_text(encoding="utf-8").splitlines()
+                )
+            }
+            expected = np.load(folder / "expected.npy", allow_pickle=False)
+            self._workloads[directory] = (inputs, expected)
+            while len(self._workloads) > _KEPT_WORKLOADS:
+                self._workloads.popitem(last=False)
+        self._workloads.move_to_end(directory)
+        return self._workloads[directory]
+
+    def _reference_ns(self) -> int:
+        if self._reference is None:
+            self._reference = _Reference(self._session)
+        return self._reference.best_ns()
+
+    def measure(self, request: dict[str, Any]) -> tuple[Outcome, bool]:
+        """Measure what the request asks for; also whether this process must be replaced."""
+        deadline = time.monotonic() + request["timeout_s"]
+        try:
+            plan = HostPlan.from_json(request["plan"])
+            inputs, expected = self._workload(request["workload"])
+            return measure_plan(
+                self._session,
+                plan,
+                inputs,
+                expected,
+                tolerance=Tolerance(**request["tolerance"]),
+                protocol=Protocol(**request["protocol"]),
+                deadline=deadline,
+                reference_ns=self._reference_ns if request["with_reference"] else None,
+            )
+        except PlanFailure as failure:
+            # Only the reference kernel's failure comes here: the candidate broke the context.
+            return failure.outcome, True
+        except MemoryError:
+            return ResourceError("the host has not enough memory for the reference data"), True
+        except Exception:
+            return Crash(1, traceback.format_exc()), True
+
+
+def main() -> int:
+    """Serve until the parent closes its end."""
+    parser = argparse.ArgumentParser(prog="worker.measuring.child_main")
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--lifeline", type=int, required=True)
+    arguments = parser.parse_args()
+    _restrain()
+    _die_with_parent(arguments.lifeline)
+    # Drivers and kernels' printf write to standard output: keep the pipe for ourselves.
+    replies = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    requests = sys.stdin.fileno()
+    try:
+        session = open_session(arguments.device)
+    except DeviceError as error:
+        send(replies, {"type": "device-error", "problems": [asdict(p) for p in error.problems]})
+        return 1
+    send(
+        replies,
+        {
+            "type": "ready",
+            "profile": asdict(profile_of(session.device)),
+            "facts": device_facts(session.device),
+        },
+    )
+    server = _Server(session)
+    while True:
+        try:
+            request = receive(requests)
+        except StreamEnded:
+            return 0
+        send(replies, {"type": "accepted"})
+        outcome, retire = server.measure(request)
+        send(replies, {"type": "outcome", "outcome": outcome_to_json(outcome), "retire": retire})
+
+
+if __name__ == "__main__":
+    # Skip interpreter and driver clean-up: a context that a kernel broke may crash in it,
+    # after the answer was given.
+    os._exit(main())

@@ -1,0 +1,236 @@
+"""The life of one measuring child process as its parent sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from mapper.errors import DeviceError, Problem
+from worker.measuring.wire import BadMessage, DeadlinePassed, StreamEnded, receive, send
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+_STDERR_CHARACTERS = 2000
+#: How long a killed process may take to go; only a stuck driver takes longer.
+_KILL_GRACE_S = 5.0
+
+
+class ChildTimedOut(Exception):
+    """No answer came before the deadline; the child was killed."""
+
+
+class ChildDied(Exception):
+    """The child ended by itself. ``exit_code`` is negative for a signal."""
+
+    def __init__(self, exit_code: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.message = message
+
+
+def signal_text(exit_code: int) -> str:
+    """Words for an exit code: ``SIGSEGV (Segmentation fault)`` or ``exit code 3``."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"
+    return f"{name} ({signal.strsignal(-exit_code)})"
+
+
+class ChildProcess:
+    """A child in a session of its own, with private caches, killed as a whole group.
+
+    ``directory`` is private to this child and removed with it. Requests and replies have
+    deadlines on the monotonic clock.
+    """
+
+    def __init__(self, device: str, directory: Path) -> None:
+        self._directory = tempfile.TemporaryDirectory(
+            prefix="child-", dir=directory, ignore_cleanup_errors=True
+        )
+        private = Path(self._directory.name)
+        self._stderr_path = private / "stderr.txt"
+        lifeline, self._lifeline = os.pipe()
+        try:
+            with self._stderr_path.open("ab") as stderr:
+                self._process = subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-m",
+                        "worker.measuring.child_main",
+                        f"--device={device}",
+                        f"--lifeline={lifeline}",
+                    ],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    bufsize=0,
+                    env=_environment(private),
+                    pass_fds=(lifeline,),
+                    start_new_session=True,
+                )
+        except OSError:
+            os.close(self._lifeline)
+            raise
+        finally:
+            os.close(lifeline)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._requests = self._process.stdin.fileno()
+        self._replies = self._process.stdout.fileno()
+        os.set_blocking(self._requests, False)
+        self._job_stderr_start = 0
+
+    @property
+    def pid(self) -> int:
+        """The child's process id, which is its group's too."""
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        """Whether the child still runs."""
+        # Not poll(): it would reap the child, and its group's id must stay taken until killed.
+        return self._process.returncode is None and not _is_dead(self._process.pid)
+
+    def receive(self, deadline: float) -> dict[str, Any]:
+        """Wait for a message.
+
+        Raises ChildTimedOut (the group was killed), ChildDied, or DeviceError when the
+        process cannot be killed.
+        """
+        try:
+            return receive(self._replies, deadline)
+        except DeadlinePassed:
+            self.kill()
+            raise ChildTimedOut from None
+        except (StreamEnded, BadMessage) as error:
+            exit_code = self.kill(wait_first=isinstance(error, StreamEnded))
+            raise ChildDied(exit_code, self._death_message(exit_code, str(error))) from None
+
+    def submit(self, message: dict[str, Any], deadline: float) -> None:
+        """Send a message and wait until the child has it; raises as :meth:`receive` does.
+
+        A child that dies before it has the message did not die of it.
+        """
+        with contextlib.suppress(OSError):
+            self._job_stderr_start = self._stderr_path.stat().st_size
+        try:
+            send(self._requests, message, deadline)
+        except DeadlinePassed:
+            self.kill()
+            raise ChildTimedOut from None
+        except StreamEnded:
+            exit_code = self.kill(wait_first=True)
+            raise ChildDied(exit_code, self._death_message(exit_code, "")) from None
+        self.receive(deadline)
+
+    def stderr_tail(self) -> str:
+        """The end of what driver and kernel wrote during the current job."""
+        try:
+            with self._stderr_path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self._job_stderr_start, size - _STDERR_CHARACTERS))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return ""
+        return text.replace(self._directory.name, "").strip()
+
+    def _death_message(self, exit_code: int, detail: str) -> str:
+        parts = [f"the measuring process died: {signal_text(exit_code)}", detail]
+        if exit_code == -signal.SIGKILL:
+            parts.append("killed from outside, perhaps because memory ran out")
+        return "\n".join(part for part in (*parts, self.stderr_tail()) if part)
+
+    def kill(self, *, wait_first: bool = False) -> int:
+        """End the whole group and return the child's exit code.
+
+        ``wait_first`` lets a child that is dying already finish, so that its own exit code
+        is seen. Raises DeviceError when the process does not go: in state D it waits inside
+        the driver and ignores even SIGKILL.
+        """
+        if wait_first:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                # Not reaped here: until the group is signalled, its id must stay taken.
+                _wait_unreaped(self._process.pid, _KILL_GRACE_S)
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        try:
+            exit_code = self._process.wait(timeout=_KILL_GRACE_S)
+        except subprocess.TimeoutExpired:
+            raise DeviceError(
+                Problem(
+                    "device",
+                    f"measuring process {self._process.pid} cannot be killed",
+                    found=f"process state {_process_state(self._process.pid)}",
+                    remedy="reset the device or reboot: its driver is stuck",
+                )
+            ) from None
+        finally:
+            self._close()
+        return exit_code
+
+    def _close(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def close(self) -> None:
+        """Kill the child and remove its directory; raises as :meth:`kill` does."""
+        try:
+            self.kill()
+        finally:
+            self._directory.cleanup()
+
+
+def _wait_unreaped(pid: int, seconds: float) -> None:
+    """Wait until a child is dead but leave it for its owner to reap."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if _is_dead(pid):
+            return
+        time.sleep(0.005)
+
+
+def _is_dead(pid: int) -> bool:
+    """Whether a child that was not reaped yet is dead; it is left for its owner to reap."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
+def _process_state(pid: int) -> str:
+    """The state letter in /proc (``D`` is uninterruptible sleep), or ``unknown``."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return "unknown"
+    # The second field is the command in brackets and may hold anything but ends at the last.
+    return text.rpartition(")")[2].split()[0]
+
+
+def _environment(private: Path) -> dict[str, str]:
+    """The child's environment: kernel caches off or private, so that compile times are real."""
+    search = [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]
+    cache = private / "cache"
+    scratch = private / "tmp"
+    cache.mkdir()
+    scratch.mkdir()
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(part for part in search if part),
+        "PYOPENCL_NO_CACHE": "1",
+        "POCL_CACHE_DIR": str(cache),
+        "POCL_KERNEL_CACHE": "0",
+        "CUDA_CACHE_DISABLE": "1",
+        "XDG_CACHE_HOME": str(cache),
+        "TMPDIR": str(scratch),
+    }

@@ -1,0 +1,254 @@
+"""A host plan on a real device: built, allocated, filled, launched and read back."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Self
+
+import numpy as np
+
+from mapper.host_plan import BufferRole, HostPlan, Launch
+from mapper.measurement import CompileError, ResourceError
+from worker.devices.opencl import OpenClDevice, find_device
+from worker.measuring.checks import output_buffer
+from worker.measuring.driver_errors import PlanFailure, plan_failure
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A context and a profiling, in-order queue on one device (pyopencl's objects)."""
+
+    device: OpenClDevice
+    context: Any
+    queue: Any
+
+
+def open_session(spec: str) -> Session:
+    """Open the device that ``spec`` names; raises DeviceError when it is not there."""
+    import pyopencl as cl
+
+    device = find_device(spec)
+    context = cl.Context([device.handle])
+    profiling = cl.command_queue_properties.PROFILING_ENABLE
+    return Session(device, context, cl.CommandQueue(context, properties=profiling))
+
+
+class LoadedPlan:
+    """A plan whose program is built and whose buffers exist; a context manager.
+
+    Making one raises :class:`PlanFailure`. ``build_ms`` is the time of the driver's build
+    call; drivers may go on compiling at a kernel's first launch.
+    """
+
+    def __init__(self, session: Session, plan: HostPlan) -> None:
+        self._session = session
+        self._plan = plan
+        self._output = output_buffer(plan)
+        self._buffers: dict[str, Any] = {}
+        self._check_launch_sizes()
+        started = time.perf_counter()
+        self._program = self._build()
+        self.build_ms = (time.perf_counter() - started) * 1e3
+        self._launches = [(launch, self._make_kernel(launch)) for launch in plan.launches]
+        self._check_memory()
+        self._allocate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # The next candidate may need all of the memory: do not wait for the collector.
+        for buffer in self._buffers.values():
+            buffer.release()
+        self._buffers.clear()
+
+    def _check_launch_sizes(self) -> None:
+        """Ask the driver's limits first: some drivers crash instead of refusing."""
+        handle = self._session.device.handle
+        sizes = tuple(int(size) for size in handle.max_work_item_sizes)
+        for launch in self._plan.launches:
+            group = prod(launch.local_size)
+            if group > handle.max_work_group_size:
+                raise PlanFailure(
+                    ResourceError(
+                        f"kernel {launch.kernel}: INVALID_WORK_GROUP_SIZE: {group} work-items; "
+                        f"allowed: {handle.max_work_group_size}"
+                    )
+                )
+            if any(size > limit for size, limit in zip(launch.local_size, sizes, strict=False)):
+                raise PlanFailure(
+                    ResourceError(
+                        f"kernel {launch.kernel}: INVALID_WORK_ITEM_SIZE: {launch.local_size}; "
+                        f"allowed: {sizes}"
+                    )
+                )
+            if launch.local_bytes > handle.local_mem_size:
+                raise PlanFailure(
+                    ResourceError(
+                        f"kernel {launch.kernel}: {launch.local_bytes} bytes of local memory; "
+                        f"allowed: {handle.local_mem_size}"
+                    )
+                )
+
+    def _build(self) -> Any:
+        import pyopencl as cl
+
+        try:
+            with warnings.catch_warnings():
+                # pyopencl warns about every build log that is not empty.
+                warnings.simplefilter("ignore")
+                return cl.Program(self._session.context, self._plan.source).build()
+        except cl.Error as error:
+            raise plan_failure(error, "building the program") from error
+
+    def _make_kernel(self, launch: Launch) -> Any:
+        import pyopencl as cl
+
+        try:
+            kernel = cl.Kernel(self._program, launch.kernel)
+        except cl.Error as error:
+            raise plan_failure(error, f"kernel {launch.kernel}") from error
+        if kernel.num_args != len(launch.arguments):
+            raise PlanFailure(
+                CompileError(
+                    f"kernel {launch.kernel} has {kernel.num_args} parameters; "
+                    f"the plan passes {len(launch.arguments)}"
+                )
+            )
+        group = prod(launch.local_size)
+        allowed = self._work_group_info(kernel, "WORK_GROUP_SIZE")
+        if allowed is not None and group > allowed:
+            raise PlanFailure(
+                ResourceError(
+                    f"kernel {launch.kernel}: INVALID_WORK_GROUP_SIZE: {group} work-items; "
+                    f"the compiled kernel allows {allowed}"
+                )
+            )
+        local = self._work_group_info(kernel, "LOCAL_MEM_SIZE")
+        limit = self._session.device.handle.local_mem_size
+        if local is not None and local > limit:
+            raise PlanFailure(
+                ResourceError(
+                    f"kernel {launch.kernel}: {local} bytes of local memory; allowed: {limit}"
+                )
+            )
+        return kernel
+
+    def _work_group_info(self, kernel: Any, name: str) -> int | None:
+        import pyopencl as cl
+
+        try:
+            which = getattr(cl.kernel_work_group_info, name)
+            return int(kernel.get_work_group_info(which, self._session.device.handle))
+        except cl.Error:
+            # Optional in some drivers; the enqueue decides then.
+            return None
+
+    def _check_memory(self) -> None:
+        """Refuse what cannot fit: hosts overcommit, and touching the pages would kill us."""
+        available = self._session.device.handle.global_mem_size
+        if self._plan.memory_bytes > available:
+            raise PlanFailure(
+                ResourceError(
+                    f"the plan allocates {self._plan.memory_bytes} bytes of global memory; "
+                    f"the device has {available}"
+                )
+            )
+
+    def _allocate(self) -> None:
+        import pyopencl as cl
+
+        for planned in self._plan.buffers:
+            try:
+                self._buffers[planned.name] = cl.Buffer(
+                    self._session.context, cl.mem_flags.READ_WRITE, planned.bytes
+                )
+            except cl.Error as error:
+                self.__exit__()
+                doing = f"allocating {planned.bytes} bytes for buffer {planned.name}"
+                raise plan_failure(error, doing) from error
+
+    def fill_inputs(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Copy every input into the start of its buffer."""
+        import pyopencl as cl
+
+        try:
+            for planned in self._plan.buffers:
+                if planned.role is BufferRole.INPUT:
+                    data = np.ascontiguousarray(inputs[planned.name], dtype=np.float32)
+                    cl.enqueue_copy(
+                        self._session.queue, self._buffers[planned.name], data, is_blocking=True
+                    )
+        except cl.Error as error:
+            raise plan_failure(error, "copying inputs") from error
+
+    def poison(self) -> None:
+        """Fill intermediates and the output, and what pads inputs, with NaN."""
+        import pyopencl as cl
+
+        try:
+            for planned in self._plan.buffers:
+                start = 4 * prod(planned.shape) if planned.role is BufferRole.INPUT else 0
+                if start < planned.bytes:
+                    cl.enqueue_fill_buffer(
+                        self._session.queue,
+                        self._buffers[planned.name],
+                        np.array([np.nan], dtype=np.float32),
+                        start,
+                        planned.bytes - start,
+                    )
+            self._session.queue.finish()
+        except cl.Error as error:
+            raise plan_failure(error, "filling buffers with NaN") from error
+
+    def run(self) -> int:
+        """Launch everything once; device time in ns (sum of the launches' end - start)."""
+        import pyopencl as cl
+
+        events: list[Any] = []
+        current = ""
+        try:
+            for launch, kernel in self._launches:
+                current = launch.kernel
+                kernel.set_args(*(self._buffers[name] for name in launch.arguments))
+                events.append(
+                    cl.enqueue_nd_range_kernel(
+                        self._session.queue, kernel, launch.global_size, launch.local_size
+                    )
+                )
+            self._session.queue.finish()
+            return sum(event.profile.end - event.profile.start for event in events)
+        except cl.Error as error:
+            raise plan_failure(error, f"running kernel {current}", running=True) from error
+
+    def read_output(self) -> np.ndarray[Any, Any]:
+        """The output in its logical shape, as 32-bit floats."""
+        import pyopencl as cl
+
+        result = np.empty(self._output.shape, dtype=np.float32)
+        try:
+            cl.enqueue_copy(
+                self._session.queue, result, self._buffers[self._output.name], is_blocking=True
+            )
+        except cl.Error as error:
+            raise plan_failure(error, "reading the output", running=True) from error
+        return result
+
+    def kernel_facts(self) -> dict[str, str]:
+        """What the driver says of each compiled kernel: group limit and memory in bytes."""
+        facts: dict[str, str] = {}
+        for launch, kernel in self._launches:
+            for fact, name in (
+                ("max_work_group_size", "WORK_GROUP_SIZE"),
+                ("preferred_multiple", "PREFERRED_WORK_GROUP_SIZE_MULTIPLE"),
+                ("local_bytes", "LOCAL_MEM_SIZE"),
+                ("private_bytes", "PRIVATE_MEM_SIZE"),
+            ):
+                value = self._work_group_info(kernel, name)
+                if value is not None:
+                    facts[f"kernel.{launch.kernel}.{fact}"] = str(value)
+        return facts
