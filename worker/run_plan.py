@@ -1,0 +1,68 @@
+"""Run a plan once in this process: ``python -m worker.run_plan plan.json inputs.npz out.npy``.
+
+Meant to run under a simulator such as Oclgrind, which takes the place of the driver. It is
+neither timed nor supervised, and buffers are not poisoned: a simulator would take the
+poison for initialised memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mapper.errors import DeviceError, NestmapError, Problem
+from mapper.host_plan import HostPlan
+from worker.measuring.checks import check_plan
+from worker.measuring.driver_errors import PlanFailure
+from worker.measuring.loaded_plan import LoadedPlan, open_session
+
+
+def run_once(
+    plan: HostPlan, inputs: Mapping[str, np.ndarray[Any, Any]], device: str = "host"
+) -> np.ndarray[Any, Any]:
+    """Build and run ``plan`` once and return its output (float32).
+
+    Raises InputError for inputs that do not fit the plan and DeviceError when the device is
+    not there or the plan does not build or run on it. A kernel that crashes takes this
+    process along: candidates that are not trusted belong into a measuring child.
+    """
+    check_plan(plan, {name: array.shape for name, array in inputs.items()})
+    session = open_session(device)
+    try:
+        with LoadedPlan(session, plan) as loaded:
+            loaded.fill_inputs(inputs)
+            loaded.run()
+            return loaded.read_output()
+    except PlanFailure as failure:
+        raise DeviceError(
+            Problem("plan", "does not run on this device", found=str(failure.outcome))
+        ) from failure
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the plan that the command line names; prints errors only, 0 means done."""
+    parser = argparse.ArgumentParser(prog="worker.run_plan", description="Run a plan once.")
+    parser.add_argument("plan", type=Path, help="plan as JSON")
+    parser.add_argument("inputs", type=Path, help="inputs by buffer name, .npz of float32")
+    parser.add_argument("output", type=Path, help="where the output goes, .npy")
+    parser.add_argument("--device", default="0", help="device spec (default: the first)")
+    options = parser.parse_args(arguments)
+    try:
+        plan = HostPlan.from_json(json.loads(options.plan.read_text(encoding="utf-8")))
+        with np.load(options.inputs, allow_pickle=False) as archive:
+            inputs = {name: archive[name] for name in archive.files}
+        np.save(options.output, run_once(plan, inputs, options.device), allow_pickle=False)
+    except (NestmapError, OSError, ValueError, KeyError) as error:
+        print(f"worker.run_plan: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
