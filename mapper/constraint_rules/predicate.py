@@ -1,0 +1,497 @@
+"""Predicates over schedule codes, tuning parameters and local sizes: one definition for all.
+
+A rule produces a predicate once; it is evaluated (``evaluation.py``), printed
+(:func:`to_text`) and lowered to a solver model from this one value. "Mapping Parallelism in a
+Functional IR through Constraint Satisfaction" (CC'22), section 4.2: quantifier-free
+comparisons over non-linear integer terms, joined by and, or and not.
+
+Division is total, so that evaluation and every solver agree: below a divisor of at least 1 it
+is floor division; with a divisor below 1 the quotient is 0 and the remainder is the dividend
+(then nothing but 0 is divisible by it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from mapper.ast_model.index_expr import Expr, Quotient, Remainder, Symbol
+from mapper.ast_model.nodes import MapId, Relation
+from mapper.errors import InputError, Problem
+from mapper.schedule import ScheduleCode
+
+
+@dataclass(frozen=True, slots=True)
+class CodeVariable:
+    """The schedule code of a map."""
+
+    map_id: MapId
+
+    def __str__(self) -> str:
+        return f"code({self.map_id})"
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterVariable:
+    """The value of a tuning parameter."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSizeVariable:
+    """The number of work-items of a work-group in one dimension (global mappings too)."""
+
+    kernel: str
+    dimension: int
+
+    def __str__(self) -> str:
+        return f"local_size({self.kernel}, {self.dimension})"
+
+
+Variable = CodeVariable | ParameterVariable | LocalSizeVariable
+
+
+@dataclass(frozen=True, slots=True)
+class IntConst:
+    """An integer."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The sum of terms."""
+
+    terms: tuple[IntTerm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The product of terms."""
+
+    factors: tuple[IntTerm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDiv:
+    """Floor division (total, see the module)."""
+
+    numerator: IntTerm
+    denominator: IntTerm
+
+
+@dataclass(frozen=True, slots=True)
+class Modulo:
+    """The remainder of floor division (total, see the module)."""
+
+    numerator: IntTerm
+    denominator: IntTerm
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """``then`` where the condition holds, else ``otherwise``."""
+
+    condition: Predicate
+    then: IntTerm
+    otherwise: IntTerm
+
+
+@dataclass(frozen=True, slots=True)
+class Maximum:
+    """The largest of one or more terms."""
+
+    terms: tuple[IntTerm, ...]
+
+
+IntTerm = IntConst | Variable | Sum | Product | FloorDiv | Modulo | Select | Maximum
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """True or false; use TRUE and FALSE."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A comparison; the relation is any of ``Relation`` except DIVIDES."""
+
+    relation: Relation
+    left: IntTerm
+    right: IntTerm
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The variable has one of these values."""
+
+    variable: Variable
+    values: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All parts hold."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Some part holds."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The part does not hold."""
+
+    part: Predicate
+
+
+Predicate = Truth | Compare | Member | And | Or | Not
+Assignment = Mapping[Variable, int]
+
+TRUE = Truth(True)
+FALSE = Truth(False)
+
+_OPPOSITE = {
+    Relation.EQ: Relation.NE,
+    Relation.NE: Relation.EQ,
+    Relation.LE: Relation.GT,
+    Relation.GT: Relation.LE,
+    Relation.LT: Relation.GE,
+    Relation.GE: Relation.LT,
+}
+
+
+def floor_div_total(numerator: int, denominator: int) -> int:
+    """The quotient as :class:`FloorDiv` means it."""
+    return numerator // denominator if denominator >= 1 else 0
+
+
+def modulo_total(numerator: int, denominator: int) -> int:
+    """The remainder as :class:`Modulo` means it."""
+    return numerator % denominator if denominator >= 1 else numerator
+
+
+def related(relation: Relation, left: int, right: int) -> bool:
+    """Whether two integers stand in a relation; DIVIDES as in ``left | right``."""
+    match relation:
+        case Relation.EQ:
+            return left == right
+        case Relation.NE:
+            return left != right
+        case Relation.LE:
+            return left <= right
+        case Relation.LT:
+            return left < right
+        case Relation.GE:
+            return left >= right
+        case Relation.GT:
+            return left > right
+        case Relation.DIVIDES:
+            return modulo_total(right, left) == 0
+        case _:
+            assert_never(relation)
+
+
+def as_term(value: IntTerm | int) -> IntTerm:
+    """An int as a constant; a term as it is."""
+    return IntConst(value) if isinstance(value, int) else value
+
+
+def add(*terms: IntTerm | int) -> IntTerm:
+    """The sum, flattened, constants folded."""
+    kept: list[IntTerm] = []
+    constant = 0
+    for term in map(as_term, terms):
+        for part in term.terms if isinstance(term, Sum) else (term,):
+            if isinstance(part, IntConst):
+                constant += part.value
+            else:
+                kept.append(part)
+    if constant or not kept:
+        kept.append(IntConst(constant))
+    return kept[0] if len(kept) == 1 else Sum(tuple(kept))
+
+
+def multiply(*factors: IntTerm | int) -> IntTerm:
+    """The product, flattened, constants folded."""
+    kept: list[IntTerm] = []
+    constant = 1
+    for factor in map(as_term, factors):
+        for part in factor.factors if isinstance(factor, Product) else (factor,):
+            if isinstance(part, IntConst):
+                constant *= part.value
+            else:
+                kept.append(part)
+    if constant == 0:
+        return IntConst(0)
+    if constant != 1 or not kept:
+        kept.insert(0, IntConst(constant))
+    return kept[0] if len(kept) == 1 else Product(tuple(kept))
+
+
+def subtract(left: IntTerm | int, right: IntTerm | int) -> IntTerm:
+    """The difference."""
+    return add(left, multiply(-1, right))
+
+
+def floor_divide(numerator: IntTerm | int, denominator: IntTerm | int) -> IntTerm:
+    """Floor division, constants folded."""
+    top, bottom = as_term(numerator), as_term(denominator)
+    if isinstance(top, IntConst) and isinstance(bottom, IntConst):
+        return IntConst(floor_div_total(top.value, bottom.value))
+    return top if bottom == IntConst(1) else FloorDiv(top, bottom)
+
+
+def remainder(numerator: IntTerm | int, denominator: IntTerm | int) -> IntTerm:
+    """The remainder, constants folded."""
+    top, bottom = as_term(numerator), as_term(denominator)
+    if isinstance(top, IntConst) and isinstance(bottom, IntConst):
+        return IntConst(modulo_total(top.value, bottom.value))
+    return IntConst(0) if bottom == IntConst(1) else Modulo(top, bottom)
+
+
+def select(condition: Predicate, then: IntTerm | int, otherwise: IntTerm | int) -> IntTerm:
+    """``then`` if the condition holds, else ``otherwise``."""
+    first, second = as_term(then), as_term(otherwise)
+    if isinstance(condition, Truth):
+        return first if condition.value else second
+    return first if first == second else Select(condition, first, second)
+
+
+def maximum(*terms: IntTerm | int) -> IntTerm:
+    """The largest term; there must be one."""
+    kept: dict[IntTerm, None] = {}
+    constant: int | None = None
+    for term in map(as_term, terms):
+        for part in term.terms if isinstance(term, Maximum) else (term,):
+            if isinstance(part, IntConst):
+                constant = part.value if constant is None else max(constant, part.value)
+            else:
+                kept[part] = None
+    if constant is not None:
+        kept[IntConst(constant)] = None
+    if not kept:
+        raise InputError("the maximum of no terms is not defined")
+    return next(iter(kept)) if len(kept) == 1 else Maximum(tuple(kept))
+
+
+def compare(relation: Relation, left: IntTerm | int, right: IntTerm | int) -> Predicate:
+    """A comparison; DIVIDES becomes a remainder of zero, variable = constant a membership."""
+    first, second = as_term(left), as_term(right)
+    if relation is Relation.DIVIDES:
+        return compare(Relation.EQ, remainder(second, first), 0)
+    if isinstance(first, IntConst) and isinstance(second, IntConst):
+        return Truth(related(relation, first.value, second.value))
+    if relation in (Relation.EQ, Relation.NE):
+        if isinstance(first, IntConst):
+            first, second = second, first
+        if isinstance(first, Variable) and isinstance(second, IntConst):
+            equal = Member(first, frozenset({second.value}))
+            return equal if relation is Relation.EQ else Not(equal)
+    if first == second:
+        return Truth(relation in (Relation.EQ, Relation.LE, Relation.GE))
+    return Compare(relation, first, second)
+
+
+def divides(divisor: IntTerm | int, dividend: IntTerm | int) -> Predicate:
+    """``divisor | dividend``."""
+    return compare(Relation.DIVIDES, divisor, dividend)
+
+
+def member(variable: Variable, values: Iterable[int]) -> Predicate:
+    """The variable has one of these values."""
+    allowed = frozenset(int(value) for value in values)
+    return Member(variable, allowed) if allowed else FALSE
+
+
+def all_of(*parts: Predicate) -> Predicate:
+    """All parts hold: flattened, without repeats; no parts is true."""
+    kept: dict[Predicate, None] = {}
+    for part in parts:
+        for inner in part.parts if isinstance(part, And) else (part,):
+            if inner == FALSE:
+                return FALSE
+            if inner != TRUE:
+                kept[inner] = None
+    if not kept:
+        return TRUE
+    return next(iter(kept)) if len(kept) == 1 else And(tuple(kept))
+
+
+def any_of(*parts: Predicate) -> Predicate:
+    """Some part holds: flattened, without repeats; no parts is false."""
+    kept: dict[Predicate, None] = {}
+    for part in parts:
+        for inner in part.parts if isinstance(part, Or) else (part,):
+            if inner == TRUE:
+                return TRUE
+            if inner != FALSE:
+                kept[inner] = None
+    if not kept:
+        return FALSE
+    return next(iter(kept)) if len(kept) == 1 else Or(tuple(kept))
+
+
+def negate(part: Predicate) -> Predicate:
+    """The opposite; comparisons are turned round, double negation vanishes."""
+    match part:
+        case Truth(value):
+            return Truth(not value)
+        case Not(inner):
+            return inner
+        case Compare(relation, left, right):
+            return Compare(_OPPOSITE[relation], left, right)
+        case Member() | And() | Or():
+            return Not(part)
+        case _:
+            assert_never(part)
+
+
+def implies(condition: Predicate, consequence: Predicate) -> Predicate:
+    """If the condition holds, the consequence does."""
+    return any_of(negate(condition), consequence)
+
+
+def subterms(item: Predicate | IntTerm) -> tuple[Predicate | IntTerm, ...]:
+    """The direct parts of a predicate or term."""
+    match item:
+        case And(parts) | Or(parts):
+            return parts
+        case Not(part):
+            return (part,)
+        case Compare(_, left, right):
+            return (left, right)
+        case Member(variable, _):
+            return (variable,)
+        case Sum(terms) | Product(terms) | Maximum(terms):
+            return terms
+        case FloorDiv(numerator, denominator) | Modulo(numerator, denominator):
+            return (numerator, denominator)
+        case Select(condition, then, otherwise):
+            return (condition, then, otherwise)
+        case Truth() | IntConst() | CodeVariable() | ParameterVariable() | LocalSizeVariable():
+            return ()
+        case _:
+            assert_never(item)
+
+
+def _walk(item: Predicate | IntTerm) -> Iterator[Variable]:
+    # Shared parts are visited once: expansions over owners share a lot.
+    seen: set[int] = set()
+    stack: list[Predicate | IntTerm] = [item]
+    while stack:
+        part = stack.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, Variable):
+            yield part
+        stack.extend(reversed(subterms(part)))
+
+
+def variables(item: Predicate | IntTerm) -> frozenset[Variable]:
+    """Every variable that occurs."""
+    return frozenset(_walk(item))
+
+
+def term_of(expression: Expr, sizes: Mapping[str, int]) -> IntTerm:
+    """An index expression as a term: sizes become constants, other names parameters.
+
+    An expression with a loop variable has no single value: InputError.
+    """
+    terms: list[IntTerm] = []
+    for monomial, coefficient in expression.terms:
+        factors: list[IntTerm] = [IntConst(coefficient)]
+        for atom in monomial:
+            match atom:
+                case Symbol(name, extent):
+                    if extent is not None:
+                        raise InputError(
+                            Problem(str(expression), "a loop variable has no one value", name)
+                        )
+                    factors.append(
+                        IntConst(sizes[name]) if name in sizes else ParameterVariable(name)
+                    )
+                case Quotient(numerator, denominator, _):
+                    factors.append(
+                        floor_divide(term_of(numerator, sizes), term_of(denominator, sizes))
+                    )
+                case Remainder(numerator, denominator):
+                    factors.append(
+                        remainder(term_of(numerator, sizes), term_of(denominator, sizes))
+                    )
+                case _:
+                    assert_never(atom)
+        terms.append(multiply(*factors))
+    return add(*terms)
+
+
+def _value_text(variable: Variable, value: int) -> str:
+    if isinstance(variable, CodeVariable) and value in ScheduleCode:
+        return ScheduleCode(value).short_name
+    return str(value)
+
+
+def _nested_text(item: Predicate | IntTerm) -> str:
+    match item:
+        case And() | Or() | Sum() | Product() | FloorDiv() | Modulo() | Compare():
+            return f"({to_text(item)})"
+        case _:
+            return to_text(item)
+
+
+def to_text(item: Predicate | IntTerm) -> str:
+    """Readable text: ``code(28) in {L0, L1}``, ``code(3) = W1``, ``kg % sk = 0``."""
+    match item:
+        case Truth(value):
+            return "true" if value else "false"
+        case Compare(relation, left, right):
+            sign = {"==": "=", "!=": "≠", "<=": "≤", ">=": "≥"}.get(relation.value, relation.value)
+            return f"{to_text(left)} {sign} {to_text(right)}"
+        case Member(variable, values):
+            return _member_text(variable, values, "=", "in")
+        case Not(Member(variable, values)):
+            return _member_text(variable, values, "≠", "not in")
+        case And(parts):
+            return " and ".join(_nested_text(part) for part in parts)
+        case Or(parts):
+            return " or ".join(_nested_text(part) for part in parts)
+        case Not(part):
+            return f"not ({to_text(part)})"
+        case IntConst(value):
+            return str(value)
+        case CodeVariable() | ParameterVariable() | LocalSizeVariable():
+            return str(item)
+        case Sum(terms):
+            return " + ".join(_nested_text(term) for term in terms)
+        case Product(factors):
+            return " * ".join(_nested_text(factor) for factor in factors)
+        case FloorDiv(numerator, denominator):
+            return f"{_nested_text(numerator)} // {_nested_text(denominator)}"
+        case Modulo(numerator, denominator):
+            return f"{_nested_text(numerator)} % {_nested_text(denominator)}"
+        case Select(condition, then, otherwise):
+            return f"(if {to_text(condition)} then {to_text(then)} else {to_text(otherwise)})"
+        case Maximum(terms):
+            return "max(" + ", ".join(to_text(term) for term in terms) + ")"
+        case _:
+            assert_never(item)
+
+
+def _member_text(variable: Variable, values: frozenset[int], one: str, many: str) -> str:
+    texts = [_value_text(variable, value) for value in sorted(values)]
+    if len(texts) == 1:
+        return f"{variable} {one} {texts[0]}"
+    return f"{variable} {many} {{{', '.join(texts)}}}"

@@ -1,0 +1,93 @@
+"""What a rule is and what it produces.
+
+A rule reads the nest of one kernel and produces constraint instances: a predicate with its
+source, the maps and the buffer it speaks of, the reason in words and a remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from mapper.ast_model.nodes import MapId
+from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.predicate import Predicate
+
+
+class Mode(Enum):
+    """Which reading of the rules applies.
+
+    PAPER is the printed one, holes included: it reproduces the published figures.
+    STRICT, the default, admits nothing that can fail later.
+    """
+
+    PAPER = "paper"
+    STRICT = "strict"
+
+
+BOTH_MODES = frozenset(Mode)
+PAPER_ONLY = frozenset({Mode.PAPER})
+STRICT_ONLY = frozenset({Mode.STRICT})
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a rule comes from; ``number`` is the equation as printed, e.g. ``(2)``."""
+
+    title: str
+    section: str
+    number: str = ""
+
+    def __str__(self) -> str:
+        parts = [self.title, f"section {self.section}" if self.section else "", self.number]
+        return ", ".join(part for part in parts if part)
+
+
+PARALLEL_MAPPING = "Mapping Parallelism in a Functional IR through Constraint Satisfaction (CC'22)"
+NESTMAP = "nestmap, missing in the paper"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint instance.
+
+    ``id`` is unique in what :func:`catalogue.derive` returns, such as
+    ``duplicate-scheduling/28``; ``subjects`` are the maps it is about; ``sentence`` says
+    why, in words, and ``remedy`` what to do about it.
+    """
+
+    id: str
+    rule: str
+    subjects: tuple[MapId, ...]
+    predicate: Predicate
+    provenance: Provenance
+    buffer: str | None
+    sentence: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOptions:
+    """Switches.
+
+    ``sequential_fusion``: apply the heuristic of CC'22, section 4.5, which loses no
+    program but a way to write it. ``replicate_private``: a chain that writes only private
+    memory may be run by every thread. ``vectorise``: offer vector codes (strict mode).
+    """
+
+    sequential_fusion: bool = True
+    replicate_private: bool = False
+    vectorise: bool = True
+
+
+Producer = Callable[[NestContext, RuleOptions], Iterable[Constraint]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule in the form it takes in ``modes``; ``produce`` is a pure function."""
+
+    id: str
+    modes: frozenset[Mode]
+    produce: Producer
