@@ -23,6 +23,12 @@ NVIDIA_PRIVATE_BYTES = 1020
 #: GPUs that are not known.
 GPU_PRIVATE_BYTES = 256
 
+#: The loader inside pyopencl's wheel looks for drivers in the wheel only, unless told.
+_ICD_REMEDY = (
+    "for the system's drivers set OCL_ICD_VENDORS=/etc/OpenCL/vendors; "
+    "for the CPU pip install 'pyopencl[pocl]'"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class OpenClDevice:
@@ -79,7 +85,7 @@ def list_devices() -> tuple[OpenClDevice, ...]:
                 "device",
                 "the OpenCL loader finds no platform",
                 found=str(error),
-                remedy="pip install 'pyopencl[pocl]', or install the device's driver",
+                remedy=_ICD_REMEDY,
             )
         ) from error
     found: list[OpenClDevice] = []
@@ -138,6 +144,7 @@ def select_device(spec: str, devices: tuple[OpenClDevice, ...]) -> OpenClDevice:
             f"no OpenCL device fits {spec!r}",
             found="; ".join(str(d) for d in devices) or "no device",
             allowed="host, pocl, opencl:<platform>/<device>, opencl:<index>",
+            remedy=_ICD_REMEDY,
         )
     )
 
