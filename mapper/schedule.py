@@ -113,6 +113,7 @@ PAPER_CODES: tuple[ScheduleCode, ...] = tuple(
 """The 11 codes of CC'22, Table 2."""
 
 _BY_NAME = {code.short_name: code for code in ScheduleCode}
+_BY_VALUE = {int(code): code for code in ScheduleCode}
 _BASE = {Level.LOCAL: 10, Level.WORK_GROUP: 20, Level.GLOBAL: 30}
 
 
@@ -136,7 +137,13 @@ def parse_code(value: int | str) -> ScheduleCode:
     text = str(int(value)) if isinstance(value, int) else value.strip().upper()
     if text in _BY_NAME:
         return _BY_NAME[text]
-    if text.isascii() and text.isdigit() and int(text) in ScheduleCode:
-        return ScheduleCode(int(text))
+    if text.isascii() and text.isdigit() and int(text) in _BY_VALUE:
+        return _BY_VALUE[int(text)]
     allowed = ", ".join(f"{code.short_name} ({int(code)})" for code in ScheduleCode)
     raise InputError(Problem("", "not a schedule code", repr(value), allowed))
+
+
+def code_name(value: int) -> str:
+    """The short name of a code, or the number itself where it is no code."""
+    code = _BY_VALUE.get(value)
+    return str(value) if code is None else code.short_name

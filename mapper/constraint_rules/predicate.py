@@ -19,7 +19,7 @@ from typing import assert_never
 from mapper.ast_model.index_expr import Expr, Quotient, Remainder, Symbol
 from mapper.ast_model.nodes import MapId, Relation
 from mapper.errors import InputError, Problem
-from mapper.schedule import ScheduleCode
+from mapper.schedule import code_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,9 +439,7 @@ def term_of(expression: Expr, sizes: Mapping[str, int]) -> IntTerm:
 
 
 def _value_text(variable: Variable, value: int) -> str:
-    if isinstance(variable, CodeVariable) and value in ScheduleCode:
-        return ScheduleCode(value).short_name
-    return str(value)
+    return code_name(value) if isinstance(variable, CodeVariable) else str(value)
 
 
 def _nested_text(item: Predicate | IntTerm) -> str:

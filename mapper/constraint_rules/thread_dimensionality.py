@@ -1,0 +1,79 @@
+"""Rule thread-dimensionality: local and work-group dimensions in use are the same.
+
+CC'22, section 4.4, rules (4) and (5). Rule (5) also rejects a legal work-group dimension with
+local size 1; it is kept, for a local map of trip count 1 expresses the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mapper.ast_model.nodes import MapId
+from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.owners import used_in
+from mapper.constraint_rules.predicate import Predicate, all_of, implies
+from mapper.constraint_rules.rule import (
+    PAPER_ONLY,
+    PARALLEL_MAPPING,
+    STRICT_ONLY,
+    Constraint,
+    Provenance,
+    Rule,
+    RuleOptions,
+)
+from mapper.schedule import DIMENSIONS, Level, parallel_code
+
+RULE_ID = "thread-dimensionality"
+
+
+def _same_dimensions(maps: tuple[MapId, ...]) -> Iterator[Predicate]:
+    for dimension in DIMENSIONS:
+        local = used_in(maps, (parallel_code(Level.LOCAL, dimension),))
+        group = used_in(maps, (parallel_code(Level.WORK_GROUP, dimension),))
+        yield all_of(implies(local, group), implies(group, local))
+
+
+def _constraint(context: NestContext, parts: Iterator[Predicate]) -> Constraint:
+    return Constraint(
+        id=f"{RULE_ID}/{context.nest.name}",
+        rule=RULE_ID,
+        subjects=context.map_ids,
+        predicate=all_of(*parts),
+        provenance=Provenance(PARALLEL_MAPPING, "4.4", "(4), (5)"),
+        buffer=None,
+        sentence=(
+            "on every chain of maps the local and the work-group dimensions in use are the "
+            "same, or else work-groups or threads would repeat or lose iterations"
+        ),
+        remedy="pair every work-group map with a local map of its dimension, and vice versa",
+    )
+
+
+def produce_paper(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+    """One instance for the kernel: every chain, both directions."""
+    del options  # the printed rule knows no switch
+    yield _constraint(
+        context,
+        (part for chain in context.chains for part in _same_dimensions(chain.maps)),
+    )
+
+
+def produce_strict(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+    """One instance for the kernel; the kernel as a whole, and every chain.
+
+    With ``replicate_private`` a chain that writes only private memory is exempt.
+    """
+
+    def parts() -> Iterator[Predicate]:
+        yield from _same_dimensions(context.map_ids)
+        for chain in context.chains:
+            if not (options.replicate_private and chain.only_private):
+                yield from _same_dimensions(chain.maps)
+
+    yield _constraint(context, parts())
+
+
+RULES = (
+    Rule(RULE_ID, PAPER_ONLY, produce_paper),
+    Rule(RULE_ID, STRICT_ONLY, produce_strict),
+)
