@@ -1,0 +1,512 @@
+"""Symbolic integer expressions over sizes, tuning parameters and loop variables.
+
+An :class:`Expr` is a polynomial with integer coefficients over *atoms*: symbols, floor
+quotients and remainders. Polynomials are kept in one canonical form, so that two
+expressions which are equal as polynomials compare equal. Lengths of arrays, trip counts
+and indices all are ``Expr``; printing, evaluation and simplification live here only.
+
+Every symbol stands for an integer of at least 1, except a loop variable (a symbol with
+an ``extent``), which runs from 0 to ``extent - 1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Union
+
+from mapper.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A named integer; with ``extent`` a loop variable in ``[0, extent)``."""
+
+    name: str
+    extent: Expr | None = None
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """Floor division that did not simplify; ``exact`` says the remainder is zero."""
+
+    numerator: Expr
+    denominator: Expr
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """Non-negative remainder that did not simplify."""
+
+    numerator: Expr
+    denominator: Expr
+
+
+Atom = Symbol | Quotient | Remainder
+Monomial = tuple[Atom, ...]
+ExprLike = Union["Expr", int]
+
+
+@lru_cache(maxsize=65536)
+def _atom_key(atom: Atom) -> tuple[int, str]:
+    if isinstance(atom, Symbol):
+        return (1 if atom.extent is None else 0, atom.name)
+    return (2, str(Expr((((atom,), 1),))))
+
+
+class Expr:
+    """An immutable polynomial; build it with :func:`const`, :func:`symbol` and operators."""
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
+        self.terms = terms
+        self._hash = hash(terms)
+
+    @staticmethod
+    def from_terms(terms: Mapping[Monomial, int]) -> Expr:
+        kept = [(m, c) for m, c in terms.items() if c != 0]
+        kept.sort(key=lambda term: (-len(term[0]), tuple(_atom_key(a) for a in term[0])))
+        return Expr(tuple(kept))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, int):
+            other = const(other)
+        return isinstance(other, Expr) and self.terms == other.terms
+
+    @property
+    def constant(self) -> int | None:
+        """The value if this is a constant, else None."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return self.terms[0][1]
+        return None
+
+    def __add__(self, other: ExprLike) -> Expr:
+        other = as_expr(other)
+        total = dict(self.terms)
+        for monomial, coefficient in other.terms:
+            total[monomial] = total.get(monomial, 0) + coefficient
+        return Expr.from_terms(total)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Expr:
+        return Expr(tuple((m, -c) for m, c in self.terms))
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return self + (-as_expr(other))
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return as_expr(other) + (-self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        other = as_expr(other)
+        total: Expr | None = None
+        flat: dict[Monomial, int] = {}
+        for m1, c1 in self.terms:
+            for m2, c2 in other.terms:
+                key = tuple(sorted(m1 + m2, key=_atom_key))
+                product = _cancel(c1 * c2, key)
+                if product is None:
+                    flat[key] = flat.get(key, 0) + c1 * c2
+                else:
+                    total = product if total is None else total + product
+        result = Expr.from_terms(flat)
+        return result if total is None else total + result
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "0"
+        text = ""
+        for monomial, coefficient in self.terms:
+            sign = "-" if coefficient < 0 else "+"
+            body = _term_text(abs(coefficient), monomial)
+            if text:
+                text += f" {sign} {body}"
+            else:
+                text = body if sign == "+" else f"-{body}"
+        return text
+
+    def __repr__(self) -> str:
+        return f"Expr({self})"
+
+    def symbols(self) -> frozenset[Symbol]:
+        """Every symbol that occurs, inside quotients and remainders too."""
+        found: set[Symbol] = set()
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                if isinstance(atom, Symbol):
+                    found.add(atom)
+                else:
+                    found |= atom.numerator.symbols() | atom.denominator.symbols()
+        return frozenset(found)
+
+    def names(self) -> frozenset[str]:
+        """Names of the symbols that occur."""
+        return frozenset(s.name for s in self.symbols())
+
+    def substitute(self, values: Mapping[str, ExprLike]) -> Expr:
+        """Replace symbols by name; loop extents are substituted too, and all is re-simplified."""
+        if not values:
+            return self
+        total = const(0)
+        for monomial, coefficient in self.terms:
+            product = const(coefficient)
+            for atom in monomial:
+                product = product * _substitute_atom(atom, values)
+            total = total + product
+        return total
+
+    def evaluate(self, values: Mapping[str, int]) -> int:
+        """The integer under ``values``; InputError names a symbol without a value."""
+        total = 0
+        for monomial, coefficient in self.terms:
+            product = coefficient
+            for atom in monomial:
+                match atom:
+                    case Symbol():
+                        if atom.name not in values:
+                            raise InputError(f"no value for {atom.name!r} in expression {self}")
+                        product *= values[atom.name]
+                    case Quotient():
+                        divisor = atom.denominator.evaluate(values)
+                        if divisor == 0:
+                            raise InputError(f"division by zero in expression {self}")
+                        product *= atom.numerator.evaluate(values) // divisor
+                    case Remainder():
+                        divisor = atom.denominator.evaluate(values)
+                        if divisor == 0:
+                            raise InputError(f"division by zero in expression {self}")
+                        product *= atom.numerator.evaluate(values) % divisor
+            total += product
+        return total
+
+    def coefficient(self, variable: Symbol) -> tuple[Expr, Expr] | None:
+        """Split into ``(factor, rest)`` with ``self = factor * variable + rest``.
+
+        None if the variable occurs more than linearly or inside a quotient or remainder.
+        """
+        factor: dict[Monomial, int] = {}
+        rest: dict[Monomial, int] = {}
+        for monomial, coefficient in self.terms:
+            count = 0
+            for atom in monomial:
+                if isinstance(atom, Symbol):
+                    count += atom == variable
+                elif variable in atom.numerator.symbols() | atom.denominator.symbols():
+                    return None
+            if count > 1:
+                return None
+            if count == 0:
+                rest[monomial] = coefficient
+            else:
+                without = tuple(a for a in monomial if a != variable)
+                factor[without] = factor.get(without, 0) + coefficient
+        return Expr.from_terms(factor), Expr.from_terms(rest)
+
+
+def const(value: int) -> Expr:
+    """A constant."""
+    return Expr((((), value),)) if value else Expr(())
+
+
+def symbol(name: str, extent: ExprLike | None = None) -> Expr:
+    """A symbol; with an extent, a loop variable."""
+    return Expr((((Symbol(name, None if extent is None else as_expr(extent)),), 1),))
+
+
+def as_expr(value: ExprLike) -> Expr:
+    """An int as an expression; an expression as it is."""
+    return const(value) if isinstance(value, int) else value
+
+
+def the_symbol(expression: Expr) -> Symbol:
+    """The symbol that a one-symbol expression consists of."""
+    ((atom,), one) = expression.terms[0]
+    assert isinstance(atom, Symbol) and one == 1 and len(expression.terms) == 1
+    return atom
+
+
+def _atom_expr(atom: Atom) -> Expr:
+    return Expr((((atom,), 1),))
+
+
+def _substitute_atom(atom: Atom, values: Mapping[str, ExprLike]) -> Expr:
+    match atom:
+        case Symbol():
+            if atom.name in values:
+                return as_expr(values[atom.name])
+            if atom.extent is not None and atom.extent.names() & values.keys():
+                return symbol(atom.name, atom.extent.substitute(values))
+            return _atom_expr(atom)
+        case Quotient():
+            top, bottom = atom.numerator.substitute(values), atom.denominator.substitute(values)
+            return exact_div(top, bottom) if atom.exact else floor_div(top, bottom)
+        case Remainder():
+            return modulo(atom.numerator.substitute(values), atom.denominator.substitute(values))
+
+
+def _cancel(coefficient: int, monomial: Monomial) -> Expr | None:
+    """``q*(a/q) -> a`` for an exact quotient inside a product, or None."""
+    for position, atom in enumerate(monomial):
+        if not isinstance(atom, Quotient) or not atom.exact:
+            continue
+        rest = monomial[:position] + monomial[position + 1 :]
+        divided = _divide_term(coefficient, rest, atom.denominator)
+        if divided is not None:
+            return divided * atom.numerator
+    return None
+
+
+def _divide_term(coefficient: int, monomial: Monomial, divisor: Expr) -> Expr | None:
+    """The term divided by a one-term divisor without remainder, or None."""
+    if len(divisor.terms) != 1:
+        return None
+    (d_monomial, d_coefficient) = divisor.terms[0]
+    if d_coefficient == 0 or coefficient % d_coefficient:
+        return None
+    left = list(monomial)
+    for atom in d_monomial:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return Expr.from_terms({tuple(sorted(left, key=_atom_key)): coefficient // d_coefficient})
+
+
+def exact_div(numerator: ExprLike, denominator: ExprLike) -> Expr:
+    """Division that is known to leave no remainder (a type's constraint says so)."""
+    top, bottom = as_expr(numerator), as_expr(denominator)
+    if bottom == 1:
+        return top
+    if top.constant is not None and bottom.constant:
+        # A remainder here is a violated constraint, which verification reports by name.
+        return const(top.constant // bottom.constant)
+    if top == bottom:
+        return const(1)
+    parts = [_divide_term(c, m, bottom) for m, c in top.terms]
+    if parts and all(part is not None for part in parts):
+        total = const(0)
+        for part in parts:
+            assert part is not None
+            total = total + part
+        return total
+    # (a/b)/c = a/(b*c): nested exact quotients have one form.
+    if len(top.terms) == 1:
+        (monomial, coefficient) = top.terms[0]
+        for position, atom in enumerate(monomial):
+            if isinstance(atom, Quotient) and atom.exact:
+                rest = Expr.from_terms(
+                    {monomial[:position] + monomial[position + 1 :]: coefficient}
+                )
+                return exact_div(rest * atom.numerator, atom.denominator * bottom)
+    return _atom_expr(Quotient(top, bottom, True))
+
+
+def _split_multiple(top: Expr, bottom: Expr) -> tuple[Expr, Expr]:
+    """``top = bottom * quotient + rest`` taking every term that divides exactly."""
+    quotient = const(0)
+    rest: dict[Monomial, int] = {}
+    for monomial, coefficient in top.terms:
+        part = _divide_term(coefficient, monomial, bottom)
+        if part is None and bottom.constant and not monomial:
+            quotient = quotient + coefficient // bottom.constant
+            part, remainder = None, coefficient % bottom.constant
+            rest[monomial] = remainder
+            continue
+        if part is None and bottom.constant and coefficient // bottom.constant:
+            whole = coefficient // bottom.constant
+            quotient = quotient + Expr.from_terms({monomial: whole})
+            rest[monomial] = coefficient - whole * bottom.constant
+            continue
+        if part is None:
+            rest[monomial] = coefficient
+        else:
+            quotient = quotient + part
+    return quotient, Expr.from_terms(rest)
+
+
+def floor_div(numerator: ExprLike, denominator: ExprLike) -> Expr:
+    """Floor division, simplified where bounds allow."""
+    top, bottom = as_expr(numerator), as_expr(denominator)
+    if bottom == 1:
+        return top
+    if top.constant is not None and bottom.constant:
+        return const(top.constant // bottom.constant)
+    quotient, rest = _split_multiple(top, bottom)
+    if in_range(rest, bottom):
+        return quotient
+    if not rest.terms:
+        return quotient
+    # floor((floor(a/b))/c) = floor(a/(b*c))
+    if not quotient.terms and len(rest.terms) == 1:
+        (monomial, coefficient) = rest.terms[0]
+        if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Quotient):
+            inner = monomial[0]
+            return floor_div(inner.numerator, inner.denominator * bottom)
+    reduced = _reduce_common(rest, bottom)
+    if reduced is not None:
+        return quotient + floor_div(*reduced)
+    return quotient + _atom_expr(Quotient(rest, bottom, False))
+
+
+def modulo(numerator: ExprLike, denominator: ExprLike) -> Expr:
+    """Non-negative remainder, simplified where bounds allow."""
+    top, bottom = as_expr(numerator), as_expr(denominator)
+    if bottom == 1:
+        return const(0)
+    if top.constant is not None and bottom.constant:
+        return const(top.constant % bottom.constant)
+    _, rest = _split_multiple(top, bottom)
+    if in_range(rest, bottom):
+        return rest
+    # (a mod (k*b)) mod b = a mod b
+    if len(rest.terms) == 1:
+        (monomial, coefficient) = rest.terms[0]
+        if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Remainder):
+            inner = monomial[0]
+            _, left = _split_multiple(inner.denominator, bottom)
+            if not left.terms:
+                return modulo(inner.numerator, bottom)
+    return _atom_expr(Remainder(rest, bottom))
+
+
+def _reduce_common(top: Expr, bottom: Expr) -> tuple[Expr, Expr] | None:
+    """Divide both by a constant that divides the divisor and all but a small rest of top."""
+    divisor = bottom.constant
+    if not divisor:
+        return None
+    from math import gcd
+
+    common = divisor
+    for monomial, coefficient in top.terms:
+        if monomial:
+            common = gcd(common, coefficient)
+    if common <= 1:
+        return None
+    constant = next((c for m, c in top.terms if not m), 0)
+    reduced = {m: c // common for m, c in top.terms if m}
+    reduced[()] = constant // common
+    return Expr.from_terms(reduced), const(divisor // common)
+
+
+def upper_bound(expression: Expr) -> Expr | None:
+    """An upper bound free of loop variables, or None if none is found."""
+    return _bound(expression, upper=True)
+
+
+def lower_bound(expression: Expr) -> Expr | None:
+    """A lower bound free of loop variables, or None if none is found."""
+    return _bound(expression, upper=False)
+
+
+def _bound(expression: Expr, *, upper: bool) -> Expr | None:
+    total = const(0)
+    for monomial, coefficient in expression.terms:
+        want_upper = upper == (coefficient > 0)
+        product = const(coefficient)
+        for atom in monomial:
+            low_high = _atom_range(atom)
+            if low_high is None:
+                return None
+            product = product * low_high[1 if want_upper else 0]
+        total = total + product
+    return total
+
+
+def _atom_range(atom: Atom) -> tuple[Expr, Expr] | None:
+    """Bounds of an atom that is never negative, free of loop variables."""
+    match atom:
+        case Symbol():
+            if atom.extent is None:
+                return _atom_expr(atom), _atom_expr(atom)
+            return const(0), atom.extent - 1
+        case Quotient():
+            if not any(s.extent is not None for s in _atom_expr(atom).symbols()):
+                return _atom_expr(atom), _atom_expr(atom)
+            low = lower_bound(atom.numerator)
+            high = upper_bound(atom.numerator)
+            if low is None or high is None or not is_nonnegative(low):
+                return None
+            return const(0), floor_div(high, atom.denominator)
+        case Remainder():
+            return const(0), atom.denominator - 1
+
+
+def is_nonnegative(expression: Expr) -> bool:
+    """True if provably at least 0 for all symbols of at least 1 (loop variables: from 0)."""
+    low = lower_bound(expression)
+    if low is None:
+        return False
+    if low.constant is not None:
+        return low.constant >= 0
+    shifted = const(0)
+    for monomial, coefficient in low.terms:
+        product = const(coefficient)
+        for atom in monomial:
+            # Each atom left here is at least 1 (symbols, exact quotients) or 0 (others).
+            at_least_one = isinstance(atom, Symbol) or (isinstance(atom, Quotient) and atom.exact)
+            product = product * (_fresh(atom) + (1 if at_least_one else 0))
+        shifted = shifted + product
+    return all(c >= 0 for _, c in shifted.terms)
+
+
+def _fresh(atom: Atom) -> Expr:
+    return Expr((((Symbol(f"<{_atom_key(atom)[1]}>"),), 1),))
+
+
+def in_range(expression: Expr, limit: Expr) -> bool:
+    """True if provably ``0 <= expression < limit``."""
+    if not is_nonnegative(expression):
+        return False
+    high = upper_bound(expression)
+    return high is not None and is_nonnegative(limit - 1 - high)
+
+
+def _term_text(coefficient: int, monomial: Monomial) -> str:
+    factors = [str(coefficient)] if coefficient != 1 or not monomial else []
+    alone = coefficient == 1 and len(monomial) == 1
+    for atom in monomial:
+        match atom:
+            case Symbol():
+                factors.append(atom.name)
+            case Quotient():
+                if atom.exact:
+                    # In a product it stays in parentheses: 2*(n/4) is not (2*n)/4 as a term.
+                    quotient = f"{_paren(atom.numerator)}/{_paren(atom.denominator)}"
+                    factors.append(quotient if alone else f"({quotient})")
+                else:
+                    factors.append(f"({_paren(atom.numerator)} // {_paren(atom.denominator)})")
+            case Remainder():
+                factors.append(f"({_paren(atom.numerator)} % {_paren(atom.denominator)})")
+    return "*".join(factors)
+
+
+def _paren(expression: Expr) -> str:
+    if len(expression.terms) == 1:
+        (monomial, coefficient) = expression.terms[0]
+        plain = len(monomial) == 1 and not (isinstance(monomial[0], Quotient) and monomial[0].exact)
+        if not monomial or (coefficient == 1 and plain):
+            return str(expression)
+    return f"({expression})"
+
+
+def walk_atoms(expression: Expr) -> Iterator[Atom]:
+    """Every atom, outer before inner."""
+    for monomial, _ in expression.terms:
+        for atom in monomial:
+            yield atom
+            if not isinstance(atom, Symbol):
+                yield from walk_atoms(atom.numerator)
+                yield from walk_atoms(atom.denominator)

@@ -1,0 +1,533 @@
+"""Types of programs, and what sizes and tuning parameters must satisfy for them to be right.
+
+The checker goes on after an error (with "no type", which fits everything), so that all
+errors are told at once. Whatever depends on numbers that are not fixed yet becomes an
+:class:`Obligation`: "Auto-Generation of Specialized Direct Convolutions for Mobile GPUs"
+(GPGPU'20), section 3.1 (types of the primitives) and its section on constraint inference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mapper.ast_model.bounds import (
+    MAX_TUPLE_LEAVES,
+    MAX_TYPE_DEPTH,
+    check_node_bounds,
+    is_name,
+    type_is_too_large,
+    writes,
+)
+from mapper.ast_model.declarations import declaration_problems, expression_problems, lane_reducing
+from mapper.ast_model.index_expr import (
+    Expr,
+    const,
+    exact_div,
+    floor_div,
+)
+from mapper.ast_model.nodes import (
+    BUILTIN_FUNCTIONS,
+    AsScalar,
+    AsVector,
+    Call,
+    Fill,
+    Get,
+    Join,
+    Let,
+    Literal,
+    Map,
+    MapId,
+    Node,
+    OrderKind,
+    Pad,
+    Program,
+    Reduce,
+    Ref,
+    Relation,
+    Reorder,
+    Slide,
+    Split,
+    To,
+    Transpose,
+    Zip,
+)
+from mapper.ast_model.obligations import Obligation, decide
+from mapper.ast_model.types import (
+    FLOAT,
+    ArrayType,
+    ScalarType,
+    TupleType,
+    Type,
+    VectorType,
+    array,
+    dimensions,
+)
+from mapper.errors import Problem, TypeErrors
+
+Environment = Mapping[str, Type | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTypes:
+    """Types of the kernels' results, by name, and what they depend on."""
+
+    kernel_types: dict[str, Type]
+    obligations: tuple[Obligation, ...]
+
+
+def infer(node: Node, env: Mapping[str, Type], program: Program) -> Type:
+    """The type of ``node`` under ``env``; ``program`` gives functions, sizes, parameters.
+
+    Raises TypeErrors with all problems found, LimitError for a node too large.
+    """
+    check_node_bounds([("", node)])
+    checker = _Checker(program)
+    result = checker.infer(node, env, "")
+    if checker.problems or result is None:
+        raise TypeErrors(checker.problems)
+    return result
+
+
+def check_program(program: Program) -> ProgramTypes:
+    """Check a whole program.
+
+    Raises TypeErrors that carry every problem, each with its path from the program down
+    (``kernels/partial/body/argument``), or LimitError before anything else is looked at.
+    """
+    check_node_bounds((f"kernels/{k.name}/body", k.body) for k in program.kernels)
+    checker = _Checker(program)
+    checker.problems += declaration_problems(program)
+    checker.check_function_names()
+    checker.check_requirements()
+    env: dict[str, Type | None] = {}
+    for input_ in program.inputs:
+        lengths, element = dimensions(input_.type)
+        path = f"inputs/{input_.name}/type"
+        for length in lengths[:MAX_TYPE_DEPTH]:
+            checker.check_size(length, path, "requirement", "the length")
+        if isinstance(element, VectorType):
+            checker.check_size(element.width, path, "requirement", "the vector width")
+        env[input_.name] = input_.type if len(lengths) <= MAX_TYPE_DEPTH else None
+    kernel_types: dict[str, Type] = {}
+    for kernel in program.kernels:
+        path = f"kernels/{kernel.name}/body"
+        result = checker.infer(kernel.body, env, path)
+        if result is not None:
+            lengths, element = dimensions(result)
+            if not lengths or not isinstance(element, ScalarType | VectorType):
+                checker.fail(path, "a kernel's result must be an array of floats or vectors",
+                             _text(result), "[float]n, [[float]m]n, [float<w>]n and so on",
+                             "a map whose body returns one float")  # fmt: skip
+            kernel_types[kernel.name] = result
+        env[kernel.name] = result
+    if checker.problems:
+        raise TypeErrors(checker.problems)
+    return ProgramTypes(kernel_types, tuple(checker.obligations))
+
+
+class _Checker:
+    """Problems and obligations of one program, while they are collected."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.problems: list[Problem] = []
+        self.obligations: list[Obligation] = []
+        self._sizes = dict(program.sizes)
+        self._names = frozenset(self._sizes) | {p.name for p in program.parameters}
+        # Expressions take every symbol to be at least 1; what may be 0 proves nothing.
+        self._may_be_zero = {p.name for p in program.parameters if 0 in p.values}
+        self._map_paths: dict[str, str] = {}
+
+    def fail(
+        self, path: str, message: str, found: str = "", allowed: str = "", remedy: str = ""
+    ) -> None:
+        self.problems.append(Problem(path, message, found, allowed, remedy))
+
+    def check_function_names(self) -> None:
+        seen: set[str] = set()
+        for function in self.program.functions:
+            if function.name in seen:
+                self.fail(f"functions/{function.name}", "the name is taken", function.name,
+                          "each function once")  # fmt: skip
+            seen.add(function.name)
+
+    def check_requirements(self) -> None:
+        for index, requirement in enumerate(self.program.requirements):
+            path = f"requirements/{index}"
+            left, relation, right = requirement.left, requirement.relation, requirement.right
+            if self._known(left, path, "a requirement") & self._known(right, path, "a requirement"):
+                self._oblige(path, "requirement", left, relation, right,
+                             "the program itself requires it")  # fmt: skip
+
+    # One Python frame a level of nodes: what happens to the types is in methods that return.
+    def infer(self, node: Node, env: Environment, path: str) -> Type | None:
+        """The type of a node, or None if a problem in it was reported."""
+        match node:
+            case Ref(name):
+                if name not in env:
+                    self.fail(path, "unknown name", name, ", ".join(sorted(env)[:20]))
+                return env.get(name)
+            case Literal(value):
+                self._check_finite(value, path)
+                return FLOAT
+            case Fill(value, shape):
+                self._check_finite(value, path)
+                return self._fill(shape, path)
+            case Call(_, arguments) | Zip(arguments):
+                types: list[Type | None] = []
+                for index, argument in enumerate(arguments):
+                    types.append(self.infer(argument, env, f"{path}/arguments/{index}"))
+                if isinstance(node, Call):
+                    return self._call(node.function, types, path)
+                return self._zip(types, path)
+            case Map(identifier, parameter, body, argument):
+                self._check_map(identifier, path)
+                self._check_name(parameter, path)
+                source = self._array(self.infer(argument, env, f"{path}/argument"), path, "map")
+                element = None if source is None else source.element
+                result = self.infer(body, {**env, parameter: element}, f"{path}/body")
+                if source is None or result is None:
+                    return None
+                return self._made(ArrayType(result, source.length), path)
+            case Reduce(accumulator, parameter, body, initial, argument, unroll):
+                self._check_reduce(accumulator, parameter, unroll, path)
+                source = self._array(self.infer(argument, env, f"{path}/argument"), path, "reduce")
+                start = self.infer(initial, env, f"{path}/initial")
+                element = None if source is None else source.element
+                inner = {**env, accumulator: start, parameter: element}
+                return self._reduce(start, self.infer(body, inner, f"{path}/body"), path)
+            case Get(index, argument):
+                return self._get(index, self.infer(argument, env, f"{path}/argument"), path)
+            case Split(size, argument):
+                return self._split(size, self.infer(argument, env, f"{path}/argument"), path)
+            case Join(argument):
+                return self._join(self.infer(argument, env, f"{path}/argument"), path)
+            case Slide(_, _, argument, _):
+                return self._slide(node, self.infer(argument, env, f"{path}/argument"), path)
+            case Pad(_, _, _, argument):
+                return self._pad(node, self.infer(argument, env, f"{path}/argument"), path)
+            case Transpose(argument):
+                return self._transpose(self.infer(argument, env, f"{path}/argument"), path)
+            case Reorder(_, _, argument):
+                return self._reorder(node, self.infer(argument, env, f"{path}/argument"), path)
+            case AsVector(width, argument):
+                return self._as_vector(width, self.infer(argument, env, f"{path}/argument"), path)
+            case AsScalar(argument):
+                return self._as_scalar(self.infer(argument, env, f"{path}/argument"), path)
+            case To(_, argument):
+                return self._to(node, self.infer(argument, env, f"{path}/argument"), path)
+            case Let(name, value, body):
+                self._check_name(name, path)
+                bound = self.infer(value, env, f"{path}/value")
+                return self.infer(body, {**env, name: bound}, f"{path}/body")
+
+    def check_size(self, size: Expr, path: str, rule: str, what: str) -> bool:
+        """Names are known, and the value is at least 1."""
+        if not self._known(size, path, what):
+            return False
+        return self._oblige(path, rule, const(1), Relation.LE, size, f"{what} must be at least 1")
+
+    def _fill(self, shape: tuple[Expr, ...], path: str) -> Type | None:
+        if not shape:
+            self.fail(path, "fill without a shape", "", "one length or more", "a literal")
+            return None
+        rights = [self.check_size(n, path, "requirement", "a length of fill") for n in shape]
+        if len(shape) > MAX_TYPE_DEPTH:
+            self.fail(path, "too many dimensions", str(len(shape)), str(MAX_TYPE_DEPTH))
+            return None
+        return array(FLOAT, *shape) if all(rights) else None
+
+    def _call(self, name: str, types: list[Type | None], path: str) -> Type | None:
+        function = self.program.function(name)
+        if function is None:
+            known = sorted({f.name for f in self.program.functions} | set(BUILTIN_FUNCTIONS))
+            self.fail(path, "unknown function", name, ", ".join(known[:30]))
+            return None
+        if len(types) != len(function.parameters):
+            self.fail(path, f"wrong number of arguments of {name}", str(len(types)),
+                      str(len(function.parameters)))  # fmt: skip
+            return None
+        width: Expr | None = None
+        right = True
+        for index, type_ in enumerate(types):
+            where = f"{path}/arguments/{index}"
+            match type_:
+                case None:
+                    right = False
+                case ScalarType():
+                    pass
+                case VectorType():
+                    if width is None:
+                        width = type_.width
+                    right &= self._equal(width, type_.width, where, "widths of the vectors")
+                case ArrayType() | TupleType():
+                    remedy = "map it" if isinstance(type_, ArrayType) else "take a component, e.0"
+                    self.fail(where, f"{name} works on scalars and vectors", _text(type_),
+                              "float or float<w>", remedy)  # fmt: skip
+                    right = False
+        if not right:
+            return None
+        if width is None:
+            return FLOAT
+        try:
+            scalar = lane_reducing(function, tuple(isinstance(t, VectorType) for t in types))
+        except KeyError:  # an unknown name in the function, which was reported there
+            return None
+        return FLOAT if scalar else VectorType(width)
+
+    def _reduce(self, start: Type | None, result: Type | None, path: str) -> Type | None:
+        if start is None or result is None:
+            return None
+        if not self._same(start, result, f"{path}/body", "the body of reduce"):
+            return None
+        return self._made(ArrayType(start, const(1)), path)
+
+    def _zip(self, types: list[Type | None], path: str) -> Type | None:
+        if len(types) < 2:
+            self.fail(path, "zip needs arrays to zip", str(len(types)), "two or more")
+            return None
+        arrays = [self._array(t, f"{path}/arguments/{i}", "zip") for i, t in enumerate(types)]
+        first = arrays[0]
+        if first is None or any(a is None for a in arrays):
+            return None
+        items: list[Type] = []
+        for index, other in enumerate(arrays):
+            assert other is not None
+            where = f"{path}/arguments/{index}"
+            if not self._equal(first.length, other.length, where, "lengths in zip"):
+                return None
+            items.append(other.element)
+        return self._made(ArrayType(TupleType(tuple(items)), first.length), path)
+
+    def _get(self, index: int, type_: Type | None, path: str) -> Type | None:
+        if type_ is None:
+            return None
+        if not isinstance(type_, TupleType):
+            remedy = "map it" if isinstance(type_, ArrayType) else ""
+            self.fail(
+                path, f".{index} takes a component of a tuple", _text(type_), "a tuple", remedy
+            )
+            return None
+        if not 0 <= index < len(type_.items):
+            self.fail(path, "the tuple has no such component", f".{index} of {_text(type_)}",
+                      f".0 to .{len(type_.items) - 1}")  # fmt: skip
+            return None
+        return type_.items[index]
+
+    def _split(self, size: Expr, type_: Type | None, path: str) -> Type | None:
+        right = self.check_size(size, path, "split", "the size of split")
+        source = self._array(type_, path, "split")
+        if source is None or not right:
+            return None
+        if not self._oblige(path, "split", size, Relation.DIVIDES, source.length,
+                            "split leaves no remainder"):  # fmt: skip
+            return None
+        rows = exact_div(source.length, size)
+        return self._made(ArrayType(ArrayType(source.element, size), rows), path)
+
+    def _join(self, type_: Type | None, path: str) -> Type | None:
+        outer = self._matrix(type_, path, "join")
+        if outer is None:
+            return None
+        return self._product(outer[0].length, outer[1].length, outer[1].element, path)
+
+    def _slide(self, node: Slide, type_: Type | None, path: str) -> Type | None:
+        rule = "slide-strict" if node.strict else "slide"
+        right = self.check_size(node.size, path, rule, f"the size of {rule}")
+        right &= self.check_size(node.step, path, rule, f"the step of {rule}")
+        source = self._array(type_, path, rule)
+        if source is None or not right:
+            return None
+        covered = source.length - (node.size - node.step)
+        right = self._oblige(path, rule, node.size, Relation.LE, source.length,
+                             "a window is no longer than the array")  # fmt: skip
+        if node.strict:
+            right &= self._oblige(path, rule, node.step, Relation.DIVIDES, covered,
+                                  "the windows cover the array with nothing left")  # fmt: skip
+        if not right:
+            return None
+        count = exact_div(covered, node.step) if node.strict else floor_div(covered, node.step)
+        return self._made(ArrayType(ArrayType(source.element, node.size), count), path)
+
+    def _pad(self, node: Pad, type_: Type | None, path: str) -> Type | None:
+        self._check_finite(node.value, path)
+        right = self._known(node.left, path, "a pad amount")
+        right &= self._known(node.right, path, "a pad amount")
+        source = self._array(type_, path, "pad")
+        if source is None or not right:
+            return None
+        if not isinstance(dimensions(source)[1], ScalarType | VectorType):
+            self.fail(path, "pad cannot make up tuples", _text(source), "arrays of floats",
+                      "pad before zip")  # fmt: skip
+            return None
+        length = source.length + node.left + node.right
+        if not self._oblige(path, "pad", const(1), Relation.LE, length,
+                            "something is left after cropping"):  # fmt: skip
+            return None
+        return self._made(ArrayType(source.element, length), path)
+
+    def _transpose(self, type_: Type | None, path: str) -> Type | None:
+        outer = self._matrix(type_, path, "transpose")
+        if outer is None:
+            return None
+        rows, columns = outer
+        return ArrayType(ArrayType(columns.element, rows.length), columns.length)
+
+    def _reorder(self, node: Reorder, type_: Type | None, path: str) -> Type | None:
+        right = self._known(node.amount, path, "the amount of reorder")
+        source = self._array(type_, path, "reorder")
+        if source is None or not right:
+            return None
+        if node.kind is OrderKind.STRIDE:
+            right = self.check_size(node.amount, path, "reorder", "the stride")
+            right &= self._oblige(path, "reorder", node.amount, Relation.DIVIDES, source.length,
+                                  "the stride leaves no remainder")  # fmt: skip
+        return source if right else None
+
+    def _as_vector(self, width: Expr, type_: Type | None, path: str) -> Type | None:
+        right = self.check_size(width, path, "as-vector", "the vector width")
+        source = self._array(type_, path, "as_vector")
+        if source is None or not right:
+            return None
+        if not isinstance(source.element, ScalarType):
+            remedy = "map as_vector over the rows" if isinstance(source.element, ArrayType) else ""
+            self.fail(
+                path, "as_vector works on arrays of floats", _text(source), "[float]n", remedy
+            )
+            return None
+        if not self._oblige(path, "as-vector", width, Relation.DIVIDES, source.length,
+                            "vectors leave no remainder"):  # fmt: skip
+            return None
+        return ArrayType(VectorType(width), exact_div(source.length, width))
+
+    def _as_scalar(self, type_: Type | None, path: str) -> Type | None:
+        source = self._array(type_, path, "as_scalar")
+        if source is None:
+            return None
+        if not isinstance(source.element, VectorType):
+            self.fail(path, "as_scalar works on arrays of vectors", _text(source), "[float<w>]n")
+            return None
+        return self._product(source.length, source.element.width, FLOAT, path)
+
+    def _to(self, node: To, type_: Type | None, path: str) -> Type | None:
+        if isinstance(type_, ArrayType) and not writes(node.argument):
+            self.fail(path, f"to_{node.memory.value} of a view, which writes nothing", _text(type_),
+                      "something that computes", "map id over it")  # fmt: skip
+            return None
+        return type_
+
+    def _array(self, type_: Type | None, path: str, what: str) -> ArrayType | None:
+        if type_ is None or isinstance(type_, ArrayType):
+            return type_
+        self.fail(path, f"{what} works on arrays", _text(type_), "an array")
+        return None
+
+    def _matrix(
+        self, type_: Type | None, path: str, what: str
+    ) -> tuple[ArrayType, ArrayType] | None:
+        outer = self._array(type_, path, what)
+        if outer is None:
+            return None
+        if not isinstance(outer.element, ArrayType):
+            self.fail(path, f"{what} works on arrays of arrays", _text(outer), "[[T]m]n",
+                      "zip after it" if isinstance(outer.element, TupleType) else "")  # fmt: skip
+            return None
+        return outer, outer.element
+
+    def _product(self, left: Expr, right: Expr, element: Type, path: str) -> Type | None:
+        if len(left.terms) * len(right.terms) > 256:
+            self.fail(path, "the length has too many terms", "", "256", "fewer different pads")
+            return None
+        return self._made(ArrayType(element, left * right), path)
+
+    def _made(self, type_: ArrayType, path: str) -> Type | None:
+        """The type itself, unless it has grown beyond what can be worked with."""
+        if list(expression_problems(type_.length, self._names, path, "a length")):
+            self.fail(path, "the length has grown too large", "", "", "fewer nested divisions")
+            return None
+        if type_is_too_large(type_):
+            allowed = f"{MAX_TYPE_DEPTH} levels, {MAX_TUPLE_LEAVES} components"
+            self.fail(path, "the type has grown too large", "", allowed)
+            return None
+        return type_
+
+    def _same(self, expected: Type, found: Type, path: str, what: str) -> bool:
+        """Types agree; lengths that differ only as symbols become obligations."""
+        match expected, found:
+            case ScalarType(), ScalarType():
+                return True
+            case VectorType(), VectorType():
+                return self._equal(expected.width, found.width, path, f"vector widths in {what}")
+            case ArrayType(), ArrayType():
+                return self._equal(
+                    expected.length, found.length, path, f"lengths in {what}"
+                ) and self._same(expected.element, found.element, path, what)
+            case TupleType(), TupleType() if len(expected.items) == len(found.items):
+                return all(
+                    self._same(a, b, path, what)
+                    for a, b in zip(expected.items, found.items, strict=True)
+                )
+            case _:
+                self.fail(path, f"{what} has another type", _text(found), _text(expected))
+                return False
+
+    def _equal(self, left: Expr, right: Expr, path: str, what: str) -> bool:
+        return self._oblige(path, "equal-length", left, Relation.EQ, right, f"{what} are equal")
+
+    def _oblige(
+        self, path: str, rule: str, left: Expr, relation: Relation, right: Expr, sentence: str
+    ) -> bool:
+        """Note what must hold; drop what always does; report what never can (then False)."""
+        verdict = decide(left, relation, right, self._sizes, self._may_be_zero)
+        if verdict is None:
+            self.obligations.append(Obligation(path, rule, left, relation, right, sentence))
+        elif not verdict:
+            names = sorted((left.names() | right.names()) & self._sizes.keys())
+            found = f"{left} and {right}" + "".join(f", {n} = {self._sizes[n]}" for n in names)
+            self.fail(path, f"{rule}: {sentence}", found, f"{left} {relation.value} {right}")
+        return verdict is not False
+
+    def _known(self, expression: Expr, path: str, what: str) -> bool:
+        found = list(expression_problems(expression, self._names, path, what))
+        self.problems += found
+        return not found
+
+    def _check_finite(self, value: float, path: str) -> None:
+        if not math.isfinite(value):
+            self.fail(path, "a constant must be finite", str(value), "a float", "-3.4e38 for -inf")
+
+    def _check_name(self, name: str, path: str) -> None:
+        if not is_name(name):
+            self.fail(path, "not a usable name", repr(name)[:80], "an identifier, no reserved word")
+
+    def _check_map(self, identifier: MapId, path: str) -> None:
+        text = str(identifier)
+        if isinstance(identifier, int) and identifier < 0:
+            self.fail(path, "a map's id is negative", text, "0 or more, or a text")
+        if not text or len(text) > 63 or not text.isprintable():
+            self.fail(path, "not a usable map id", repr(text)[:80], "1 to 63 printable characters")
+        if text in self._map_paths:
+            self.fail(
+                path, "the map id is taken", f"{text} at {self._map_paths[text]}", "each id once"
+            )
+        self._map_paths.setdefault(text, path)
+
+    def _check_reduce(self, accumulator: str, parameter: str, unroll: Expr, path: str) -> None:
+        self._check_name(accumulator, path)
+        self._check_name(parameter, path)
+        if accumulator == parameter:
+            self.fail(path, "accumulator and parameter have one name", parameter, "two names")
+        if not self._known(unroll, path, "unroll"):
+            return
+        choices = {p.name: p.values for p in self.program.parameters}.get(str(unroll), ())
+        if unroll.constant not in (None, 0, 1) or not set(choices) <= {0, 1}:
+            self.fail(
+                path, "unroll is neither 0 nor 1", str(unroll), "0, 1, or a parameter in {0, 1}"
+            )
+
+
+def _text(type_: Type) -> str:
+    text = str(type_)
+    return text if len(text) <= 200 else text[:199] + "…"
