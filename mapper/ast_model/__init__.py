@@ -1,0 +1,1 @@
+"""The typed functional IR: expressions, types, nodes, views, verification and its meaning."""

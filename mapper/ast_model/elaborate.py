@@ -1,0 +1,643 @@
+"""From functional programs to loop nests: every write gets a loop nest and a buffer.
+
+Expressions in write position are compiled to code that fills a destination; expressions
+in read position become views. A user function or a reduce that stands in read position is
+first written to a buffer of the memory that the enclosing ``to_…`` names (global if none
+does; accumulators and scalars: private). Which maps become loops depends on the program
+alone, never on sizes, so the nest may be derived with sizes and parameters symbolic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from mapper.ast_model.index_expr import (
+    Expr,
+    ExprLike,
+    const,
+    floor_div,
+    is_nonnegative,
+    modulo,
+    symbol,
+    the_symbol,
+)
+from mapper.ast_model.loop_nest import (
+    Buffer,
+    Constant,
+    Declare,
+    LaneSum,
+    Loop,
+    LoopKernel,
+    LoopProgram,
+    Operate,
+    Role,
+    Statement,
+    Store,
+    Value,
+    loads,
+)
+from mapper.ast_model.nodes import (
+    Apply,
+    AsScalar,
+    AsVector,
+    Call,
+    Fill,
+    FunctionExpr,
+    Get,
+    Join,
+    Let,
+    Literal,
+    Map,
+    MapId,
+    Node,
+    Op,
+    Pad,
+    Program,
+    Reduce,
+    Ref,
+    Reorder,
+    Slide,
+    Split,
+    To,
+    Transpose,
+    UserFunction,
+    Zip,
+    children,
+)
+from mapper.ast_model.specialise import size_values, specialise
+from mapper.ast_model.type_check import infer
+from mapper.ast_model.types import (
+    ArrayType,
+    Memory,
+    ScalarType,
+    TupleType,
+    Type,
+    VectorType,
+    array,
+    dimensions,
+)
+from mapper.ast_model.views import (
+    ArrayDestination,
+    ArrayView,
+    Destination,
+    ScalarDestination,
+    ScalarView,
+    TupleView,
+    View,
+    as_array,
+    as_array_destination,
+    buffer_destination,
+    buffer_view,
+    component_destination,
+    crop_destination,
+    destination_view,
+    fill_view,
+    join_view,
+    lane_destination,
+    lane_symbol,
+    nested_destination,
+    pad_view,
+    reordered_index,
+    reordered_target,
+    scalar_view,
+    slide_view,
+    split_view,
+    transpose_view,
+    vector_view,
+)
+from mapper.errors import InputError, Problem
+
+Environment = Mapping[str, View]
+
+
+def elaborate(program: Program, values: Mapping[str, ExprLike] | None = None) -> LoopProgram:
+    """Loop nests of a type-checked program.
+
+    ``values`` replace tuning parameters; sizes are always put in. With a value for every
+    parameter all trips and indices are concrete. Raises InputError, naming the kernel and
+    the map, for what has no code: a write through a view that is not injective (rule
+    injective-write), an accumulator that is not updated element by element, a tuple that
+    would have to be stored.
+    """
+    return elaborate_symbolic(program, {**size_values(program), **(values or {})})
+
+
+def elaborate_symbolic(program: Program, values: Mapping[str, ExprLike]) -> LoopProgram:
+    """As :func:`elaborate`, but sizes stay symbolic unless ``values`` gives them."""
+    program = specialise(program, values) if values else program
+    inputs = {
+        i.name: Buffer(i.name, Memory.GLOBAL, buffer_dimensions(i.type), Role.INPUT)
+        for i in program.inputs
+    }
+    views: dict[str, View] = {i.name: buffer_view(inputs[i.name], i.type) for i in program.inputs}
+    kernels: list[LoopKernel] = []
+    for kernel in program.kernels:
+        elaborator = _Elaborator(program, kernel.name)
+        result_type = elaborator.type_of(kernel.body, views)
+        output = Buffer(kernel.name, Memory.GLOBAL, buffer_dimensions(result_type), Role.OUTPUT)
+        elaborator.write(kernel.body, buffer_destination(output, result_type), views)
+        kernels.append(LoopKernel(kernel.name, tuple(elaborator.block), output))
+        # To later kernels this result is an input.
+        views[kernel.name] = buffer_view(replace(output, role=Role.INPUT), result_type)
+    return LoopProgram(program.name, tuple(inputs.values()), tuple(kernels))
+
+
+def buffer_dimensions(type_: Type) -> tuple[Expr, ...]:
+    """Scalar dimensions of a buffer of this type, outermost first, lanes last."""
+    lengths, element = dimensions(type_)
+    if isinstance(element, VectorType):
+        return (*lengths, element.width)
+    return lengths
+
+
+@dataclass
+class _Elaborator:
+    """State of one kernel's elaboration: the statement list being filled, names in use."""
+
+    program: Program
+    kernel: str
+    block: list[Statement] = field(default_factory=list[Statement])
+    counter: int = 0
+    where: list[MapId] = field(default_factory=list[MapId])
+    writes_cache: dict[int, tuple[Node, bool]] = field(default_factory=dict[int, tuple[Node, bool]])
+
+    # -- helpers -------------------------------------------------------------------------
+
+    def fail(self, message: str, remedy: str = "", rule: str = "") -> InputError:
+        path = f"kernels/{self.kernel}" + "".join(f"/map#{m}" for m in self.where)
+        prefix = f"{rule}: " if rule else ""
+        return InputError(Problem(path, prefix + message, remedy=remedy))
+
+    def type_of(self, node: Node, env: Environment) -> Type:
+        return infer(node, {name: view.type for name, view in env.items()}, self.program)
+
+    def is_writing(self, node: Node) -> bool:
+        """True if a user function or reduce stands in the node."""
+        cached = self.writes_cache.get(id(node))
+        if cached is None:
+            writing = isinstance(node, Call | Reduce) or any(
+                self.is_writing(child) for _, child in children(node)
+            )
+            # The node is kept beside the answer so that its identity stays taken.
+            cached = self.writes_cache[id(node)] = (node, writing)
+        return cached[1]
+
+    def fresh(self, stem: str) -> str:
+        self.counter += 1
+        return f"{stem}_{self.counter}"
+
+    def new_buffer(self, stem: str, memory: Memory, type_: Type) -> Buffer:
+        if isinstance(dimensions(type_)[1], TupleType):
+            raise self.fail(
+                "a tuple cannot be stored in memory",
+                "store its components one by one, and zip the results",
+            )
+        buffer = Buffer(
+            f"{self.kernel}_{self.fresh(stem)}",
+            memory,
+            buffer_dimensions(type_),
+            Role.INTERMEDIATE,
+        )
+        self.block.append(Declare(buffer))
+        return buffer
+
+    # -- write position ------------------------------------------------------------------
+
+    def write(self, node: Node, destination: Destination, env: Environment) -> None:
+        match node:
+            case Map():
+                self.write_map(node, as_array_destination(destination), env)
+            case Reduce():
+                self.write_reduce(node, as_array_destination(destination), env)
+            case Let():
+                self.write(node.body, destination, {**env, node.name: self.bind(node, env)})
+            case To():
+                self.write_to(node, destination, env)
+            case Split() | Join() | Transpose() | Reorder() | Pad() | AsVector() | AsScalar():
+                self.write_through(node, destination, env)
+            case Slide():
+                raise self.slide_error()
+            case Zip():
+                raise self.fail("a tuple cannot be written", "store its components one by one")
+            case Ref() | Get() | Fill() | Literal() | Call():
+                if isinstance(destination, ArrayDestination):
+                    raise self.copy_error()
+                self.store(self.scalar(node, env), destination)
+            case _:
+                assert_never(node)
+
+    def copy_error(self) -> InputError:
+        return self.fail(
+            "a layout change alone writes nothing, and here a result is wanted",
+            "map the user function id over it, with a map id of your choice",
+        )
+
+    def store(self, view: ScalarView, destination: ScalarDestination) -> None:
+        lane = destination.lane
+        if lane is None and isinstance(view.type, VectorType):
+            lane = lane_symbol(view.type.width)
+        self.block.append(
+            Store(destination.buffer, destination.indices, view.value, destination.guards, lane)
+        )
+
+    def write_map(self, node: Map, destination: ArrayDestination, env: Environment) -> None:
+        if not self.is_writing(node.body):
+            self.write_through(node, destination, env)
+            return
+        argument = as_array(self.read(node.argument, env))
+        captured = _free_names(node.body) - {node.parameter}
+        reads = argument.memories.union(*(env[n].memories for n in captured if n in env))
+        index = symbol(f"i_{node.id}", argument.type.length)
+        outer, self.block = self.block, []
+        self.where.append(node.id)
+        self.write(node.body, destination.at(index), {**env, node.parameter: argument.at(index)})
+        self.where.pop()
+        body, self.block = tuple(self.block), outer
+        self.block.append(
+            Loop(
+                the_symbol(index),
+                argument.type.length,
+                node.id,
+                body,
+                reads,
+                destination.memory,
+                perfectly_nested=False,
+            )
+        )
+        _mark_perfect(self.block, node)
+
+    def write_reduce(self, node: Reduce, destination: ArrayDestination, env: Environment) -> None:
+        inner = destination.at(const(0))
+        element = self.type_of(node.initial, env)
+        if isinstance(node.initial, To) or not isinstance(element, ArrayType):
+            view = self.run_reduce(node, None, env)
+            if not isinstance(view, ScalarView) or isinstance(inner, ArrayDestination):
+                raise self.fail(
+                    "the accumulator of this reduce lives in a memory of its own, so its "
+                    "result has to be copied out",
+                    "map id over the result of the reduce",
+                )
+            self.store(view, inner)
+            return
+        self.run_reduce(node, (inner, element), env)
+
+    def write_to(self, node: To, destination: Destination, env: Environment) -> None:
+        memory = (
+            destination.memory
+            if isinstance(destination, ArrayDestination)
+            else destination.buffer.memory
+        )
+        if memory is node.memory:
+            self.write(node.argument, destination, env)
+            return
+        view = self.read(node, env)
+        if isinstance(destination, ArrayDestination) or not isinstance(view, ScalarView):
+            raise self.fail(
+                f"a result written to {node.memory.value} memory is wanted in {memory.value} "
+                "memory",
+                f"map id over it, inside to_{memory.value}",
+            )
+        self.store(view, destination)
+
+    def slide_error(self) -> InputError:
+        return self.fail(
+            "a result cannot be written through 'slide': one element would go to several places",
+            "write the argument to memory first (to_global, to_local or to_private around it) "
+            "and map id over the windows",
+            rule="injective-write",
+        )
+
+    def write_through(self, node: Node, destination: Destination, env: Environment) -> None:
+        """Write what stands under a layout change: the change moves to the destination."""
+        if not self.is_writing(node):
+            raise self.copy_error()
+        types = {name: view.type for name, view in env.items()}
+        inner, target = self.push(node, as_array_destination(destination), types)
+        self.write(inner, target, env)
+
+    def push(
+        self, node: Node, destination: ArrayDestination, types: Mapping[str, Type]
+    ) -> tuple[Node, Destination]:
+        """The argument of a layout change and where it must be written instead."""
+        memory = destination.memory
+        if not isinstance(
+            node, Split | Join | Transpose | Reorder | Pad | AsVector | AsScalar | Map
+        ):
+            raise self.slide_error() if isinstance(node, Slide) else self.copy_error()
+        argument = node.argument
+        argument_type = infer(argument, types, self.program)
+        assert isinstance(argument_type, ArrayType)
+        match node:
+            case Split():
+                size = node.size
+                return argument, ArrayDestination(
+                    lambda k: as_array_destination(destination.at(floor_div(k, size))).at(
+                        modulo(k, size)
+                    ),
+                    memory,
+                )
+            case Join():
+                row_type = argument_type.element
+                assert isinstance(row_type, ArrayType)
+                length = row_type.length
+                return argument, nested_destination(
+                    memory, lambda i, j: destination.at(i * length + j)
+                )
+            case Transpose():
+                return argument, nested_destination(
+                    memory, lambda i, j: as_array_destination(destination.at(j)).at(i)
+                )
+            case Reorder():
+                kind, amount = node.kind, node.amount
+                return argument, ArrayDestination(
+                    lambda k: destination.at(
+                        reordered_target(kind, amount, argument_type.length, k)
+                    ),
+                    memory,
+                )
+            case Pad():
+                if not (is_nonnegative(-node.left) and is_nonnegative(-node.right)):
+                    raise self.fail(
+                        "a result can be cropped as it is written, but a border cannot be "
+                        "filled in",
+                        "write the argument to memory first and map id over the padded view",
+                        rule="injective-write",
+                    )
+                length = argument_type.length + node.left + node.right
+                return argument, crop_destination(destination, node.left, length)
+            case AsScalar():
+                vector = argument_type.element
+                assert isinstance(vector, VectorType)
+                return argument, lane_destination(destination, vector.width)
+            case AsVector():
+                return argument, component_destination(destination, node.width)
+            case Map():
+                inner_types = {**types, node.parameter: argument_type.element}
+                return argument, ArrayDestination(
+                    lambda i: self.push_all(
+                        node.body, node.parameter, destination.at(i), inner_types
+                    ),
+                    memory,
+                )
+
+    def push_all(
+        self, node: Node, parameter: str, destination: Destination, types: Mapping[str, Type]
+    ) -> Destination:
+        """Push a destination through a body that only changes the layout of its parameter."""
+        while node != Ref(parameter):
+            node, destination = self.push(node, as_array_destination(destination), types)
+        return destination
+
+    # -- read position -------------------------------------------------------------------
+
+    def read(self, node: Node, env: Environment) -> View:
+        match node:
+            case Ref():
+                return env[node.name]
+            case Literal() | Call():
+                return self.scalar(node, env)
+            case Fill():
+                return fill_view(self.type_of(node, env), node.value)
+            case To():
+                return self.materialise(node.argument, node.memory, env)
+            case Let():
+                return self.read(node.body, {**env, node.name: self.bind(node, env)})
+            case Reduce():
+                view = self.run_reduce(node, None, env)
+                type_ = array(view.type, 1)
+                assert isinstance(type_, ArrayType)
+                return ArrayView(type_, lambda _: view, view.memories)
+            case Map():
+                return self.read_map(node, env)
+            case Zip():
+                return self.read_zip(node, env)
+            case Get():
+                view = self.read(node.argument, env)
+                assert isinstance(view, TupleView)
+                return view.items[node.index]
+            case Split() | Join() | Slide() | Pad() | Transpose() | Reorder():
+                return self.read_layout(node, env)
+            case AsVector() | AsScalar():
+                return self.read_layout(node, env)
+            case _:
+                assert_never(node)
+
+    def read_map(self, node: Map, env: Environment) -> View:
+        if self.is_writing(node.body):
+            return self.materialise(node, Memory.GLOBAL, env)
+        argument = as_array(self.read(node.argument, env))
+        type_ = self.type_of(
+            replace(node, argument=Ref("<argument>")), {**env, "<argument>": argument}
+        )
+        assert isinstance(type_, ArrayType)
+        return ArrayView(
+            type_,
+            lambda i: self.read(node.body, {**env, node.parameter: argument.at(i)}),
+            argument.memories,
+        )
+
+    def read_zip(self, node: Zip, env: Environment) -> View:
+        arrays = tuple(as_array(self.read(argument, env)) for argument in node.arguments)
+        element = TupleType(tuple(a.type.element for a in arrays))
+
+        def at(i: Expr) -> View:
+            return TupleView(element, tuple(a.at(i) for a in arrays))
+
+        memories = frozenset[Memory]().union(*(a.memories for a in arrays))
+        return ArrayView(ArrayType(element, arrays[0].type.length), at, memories)
+
+    def read_layout(
+        self,
+        node: Split | Join | Slide | Pad | Transpose | Reorder | AsVector | AsScalar,
+        env: Environment,
+    ) -> View:
+        view = as_array(self.read(node.argument, env))
+        type_ = self.type_of(replace(node, argument=Ref("<argument>")), {**env, "<argument>": view})
+        assert isinstance(type_, ArrayType)
+        match node:
+            case Split():
+                return split_view(view, node.size, type_)
+            case Join():
+                return join_view(view, type_)
+            case Slide():
+                return slide_view(view, node.step, type_)
+            case Pad():
+                return pad_view(view, node.left, node.value, type_)
+            case Transpose():
+                return transpose_view(view, type_)
+            case Reorder():
+                kind, amount, length = node.kind, node.amount, type_.length
+                return ArrayView(
+                    type_,
+                    lambda i: view.at(reordered_index(kind, amount, length, i)),
+                    view.memories,
+                )
+            case AsVector():
+                return vector_view(view, node.width, type_)
+            case AsScalar():
+                vector = view.type.element
+                assert isinstance(vector, VectorType)
+                return scalar_view(view, vector.width, type_)
+
+    def bind(self, node: Let, env: Environment) -> View:
+        """A let-bound value: scalars that are computed are kept in private memory."""
+        if isinstance(node.value, Call):
+            return self.materialise(node.value, Memory.PRIVATE, env)
+        return self.read(node.value, env)
+
+    def materialise(self, node: Node, memory: Memory, env: Environment) -> View:
+        type_ = self.type_of(node, env)
+        if isinstance(node, Reduce):
+            view = self.run_reduce(node, None, env, memory)
+            result = array(view.type, 1)
+            assert isinstance(result, ArrayType)
+            return ArrayView(result, lambda _: view, view.memories)
+        buffer = self.new_buffer("tmp", memory, type_)
+        self.write(node, buffer_destination(buffer, type_), env)
+        return buffer_view(buffer, type_)
+
+    def run_reduce(
+        self,
+        node: Reduce,
+        target: tuple[Destination, Type] | None,
+        env: Environment,
+        memory: Memory | None = None,
+    ) -> View:
+        """Emit a reduce and return the view of its accumulator."""
+        initial = node.initial
+        if isinstance(initial, To):
+            memory, initial = initial.memory, initial.argument
+        element = self.type_of(initial, env)
+        if target is None:
+            buffer = self.new_buffer("acc", memory or Memory.PRIVATE, element)
+            destination: Destination = buffer_destination(buffer, element)
+        else:
+            destination, element = target
+        self.write(initial, destination, env)
+        argument = as_array(self.read(node.argument, env))
+        index = symbol(self.fresh(f"r_{self.kernel}"), argument.type.length)
+        accumulator = destination_view(destination, element)
+        outer, self.block = self.block, []
+        inner_env = {
+            **env,
+            node.accumulator: accumulator,
+            node.parameter: argument.at(index),
+        }
+        self.write(node.body, destination, inner_env)
+        body, self.block = tuple(self.block), outer
+        self.check_accumulator(body, destination)
+        self.block.append(
+            Loop(the_symbol(index), argument.type.length, None, body, unroll=node.unroll)
+        )
+        return accumulator
+
+    def check_accumulator(self, body: tuple[Statement, ...], destination: Destination) -> None:
+        """The accumulator is updated in place, so each element may only depend on itself."""
+        name = _destination_buffer(destination).name
+        pending = list(body)
+        while pending:
+            statement = pending.pop()
+            if isinstance(statement, Loop):
+                pending.extend(statement.body)
+            elif isinstance(statement, Store):
+                own = statement.indices if statement.buffer.name == name else None
+                for load in loads(statement.value):
+                    if load.buffer.name == name and load.indices != own:
+                        raise self.fail(
+                            "the accumulator of a reduce must be updated element by element, "
+                            "but one element's new value depends on others",
+                            "zip the accumulator with the new values and map over that",
+                        )
+
+    # -- scalars -------------------------------------------------------------------------
+
+    def scalar(self, node: Node, env: Environment) -> ScalarView:
+        match node:
+            case Literal():
+                return ScalarView(ScalarType(), Constant(node.value), frozenset((Memory.PRIVATE,)))
+            case Call():
+                function = self.program.function(node.function)
+                assert function is not None
+                operands = [self.scalar(argument, env) for argument in node.arguments]
+                value, type_ = _apply(function, operands)
+                memories = frozenset[Memory]().union(*(o.memories for o in operands))
+                return ScalarView(type_, value, memories)
+            case _:
+                view = self.read(node, env)
+                assert isinstance(view, ScalarView)
+                return view
+
+
+def _apply(function: UserFunction, operands: list[ScalarView]) -> tuple[Value, Type]:
+    widths = [o.type.width for o in operands if isinstance(o.type, VectorType)]
+    bound = dict(zip(function.parameters, (o.value for o in operands), strict=True))
+
+    def build(body: FunctionExpr) -> Value:
+        match body:
+            case str():
+                return bound[body]
+            case float() | int():
+                return Constant(float(body))
+            case Apply():
+                parts = tuple(build(operand) for operand in body.operands)
+                if body.op is Op.DOT:
+                    product: Value = Operate(Op.MUL, parts)
+                    return LaneSum(lane_symbol(widths[0]), product) if widths else product
+                if body.op is Op.SUM:
+                    return LaneSum(lane_symbol(widths[0]), parts[0]) if widths else parts[0]
+                return Operate(body.op, parts)
+
+    value = build(function.body)
+    is_vector = bool(widths) and _varies(function.body, function, operands)
+    return value, VectorType(widths[0]) if is_vector else ScalarType()
+
+
+def _varies(body: FunctionExpr, function: UserFunction, operands: list[ScalarView]) -> bool:
+    """True if the result is a vector: it depends on a vector operand outside DOT and SUM."""
+    match body:
+        case str():
+            return isinstance(operands[function.parameters.index(body)].type, VectorType)
+        case float() | int():
+            return False
+        case Apply():
+            if body.op in (Op.DOT, Op.SUM):
+                return False
+            return any(_varies(operand, function, operands) for operand in body.operands)
+
+
+def _destination_buffer(destination: Destination) -> Buffer:
+    while isinstance(destination, ArrayDestination):
+        destination = destination.at(const(0))
+    return destination.buffer
+
+
+def _free_names(node: Node) -> frozenset[str]:
+    match node:
+        case Ref():
+            return frozenset((node.name,))
+        case Map():
+            return (_free_names(node.body) - {node.parameter}) | _free_names(node.argument)
+        case Reduce():
+            inner = _free_names(node.body) - {node.accumulator, node.parameter}
+            return inner | _free_names(node.initial) | _free_names(node.argument)
+        case Let():
+            return (_free_names(node.body) - {node.name}) | _free_names(node.value)
+        case _:
+            return frozenset[str]().union(*(_free_names(child) for _, child in children(node)))
+
+
+def _mark_perfect(block: list[Statement], node: Map) -> None:
+    """Mark the map directly inside as perfectly nested where the definition says so.
+
+    The outer map's body is exactly the inner map applied to the parameter (CC'22, section
+    4.1: fusion by split and join needs nothing in between).
+    """
+    inner = node.body
+    if not (isinstance(inner, Map) and inner.argument == Ref(node.parameter)):
+        return
+    loop = block[-1]
+    assert isinstance(loop, Loop)
+    if len(loop.body) == 1 and isinstance(loop.body[0], Loop):
+        block[-1] = replace(loop, body=(replace(loop.body[0], perfectly_nested=True),))

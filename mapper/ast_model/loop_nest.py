@@ -1,0 +1,230 @@
+"""The loop nest of a kernel: loops, buffers and scalar stores, before any schedule is chosen.
+
+Elaboration turns functional programs into this form once; constraint rules read it for
+dependences and sizes, and the kernel generator adds a schedule and prints it. A vector
+statement is a scalar one that mentions a *lane* symbol, which runs over the width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from mapper.ast_model.index_expr import Expr, Symbol
+from mapper.ast_model.nest import Nest, NestMap
+from mapper.ast_model.nodes import MapId, Op
+from mapper.ast_model.types import Memory
+
+
+class Role(StrEnum):
+    """What a buffer is to its kernel."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    INTERMEDIATE = "intermediate"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Floats in row-major order; ``dimensions`` outermost first (vector lanes are one)."""
+
+    name: str
+    memory: Memory
+    dimensions: tuple[Expr, ...]
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """``0 <= index < limit``."""
+
+    index: Expr
+    limit: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A float."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One element of a buffer."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """``value`` where the guard holds, else ``otherwise`` (a padded border)."""
+
+    guard: Guard
+    value: Value
+    otherwise: float
+
+
+@dataclass(frozen=True, slots=True)
+class Operate:
+    """An operator of a user function; DOT and SUM never occur (see LaneSum)."""
+
+    op: Op
+    operands: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSum:
+    """Sum of ``value`` over the lanes of a vector."""
+
+    lane: Symbol
+    value: Value
+
+
+Value = Constant | Load | Guarded | Operate | LaneSum
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """The scope in which a local or private buffer, or a global intermediate, lives."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write one element, or with ``lane`` one vector, where all guards hold."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Value
+    guards: tuple[Guard, ...]
+    lane: Symbol | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A concrete map (``map_id`` set) or a sequential reduce (``map_id`` None)."""
+
+    variable: Symbol
+    trip: Expr
+    map_id: MapId | None
+    body: tuple[Statement, ...]
+    reads: frozenset[Memory] = frozenset()
+    writes: Memory = Memory.GLOBAL
+    perfectly_nested: bool = False
+    unroll: Expr | None = None
+
+
+Statement = Declare | Store | Loop
+
+
+@dataclass(frozen=True, slots=True)
+class LoopKernel:
+    """One kernel; ``output`` is the global buffer that holds its value."""
+
+    name: str
+    statements: tuple[Statement, ...]
+    output: Buffer
+
+    def nest(self) -> Nest:
+        """The forest of concrete maps that the constraint rules speak of."""
+        return Nest(
+            self.name,
+            tuple(_nest_maps(self.statements)),
+            tuple(_direct_writes(self.statements)),
+            known_buffers=True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopProgram:
+    """All kernels of a program in order, with its input buffers."""
+
+    name: str
+    inputs: tuple[Buffer, ...]
+    kernels: tuple[LoopKernel, ...]
+
+
+def _nest_maps(statements: tuple[Statement, ...]) -> Iterator[NestMap]:
+    for statement in statements:
+        if not isinstance(statement, Loop):
+            continue
+        if statement.map_id is None:
+            yield from _nest_maps(statement.body)
+            continue
+        yield NestMap(
+            statement.map_id,
+            statement.trip,
+            statement.reads,
+            statement.writes,
+            statement.perfectly_nested,
+            tuple(_nest_maps(statement.body)),
+            tuple(_direct_writes(statement.body)),
+        )
+
+
+def _direct_writes(statements: tuple[Statement, ...]) -> Iterator[Memory]:
+    for statement in statements:
+        if isinstance(statement, Store):
+            yield statement.buffer.memory
+        elif isinstance(statement, Loop) and statement.map_id is None:
+            yield from _direct_writes(statement.body)
+
+
+def loads(value: Value) -> Iterator[Load]:
+    """Every load in a value."""
+    match value:
+        case Constant():
+            return
+        case Load():
+            yield value
+        case Guarded() | LaneSum():
+            yield from loads(value.value)
+        case Operate():
+            for operand in value.operands:
+                yield from loads(operand)
+
+
+def substitute_value(value: Value, values: Mapping[str, Expr]) -> Value:
+    """Replace symbols by name in every index of a value."""
+    match value:
+        case Constant():
+            return value
+        case Load():
+            return Load(value.buffer, tuple(i.substitute(values) for i in value.indices))
+        case Guarded():
+            guard = Guard(
+                value.guard.index.substitute(values), value.guard.limit.substitute(values)
+            )
+            return Guarded(guard, substitute_value(value.value, values), value.otherwise)
+        case Operate():
+            return Operate(value.op, tuple(substitute_value(o, values) for o in value.operands))
+        case LaneSum():
+            # The lane is bound here: an outer lane of the same name does not reach inside.
+            free = {name: v for name, v in values.items() if name != value.lane.name}
+            return replace(value, value=substitute_value(value.value, free))
+
+
+def substitute_store(store: Store, values: Mapping[str, Expr]) -> Store:
+    """Replace symbols by name in every index of a store."""
+    return Store(
+        store.buffer,
+        tuple(i.substitute(values) for i in store.indices),
+        substitute_value(store.value, values),
+        tuple(Guard(g.index.substitute(values), g.limit.substitute(values)) for g in store.guards),
+        store.lane,
+    )
+
+
+def walk(
+    statements: tuple[Statement, ...], loops: tuple[Loop, ...] = ()
+) -> Iterator[tuple[Declare | Store, tuple[Loop, ...]]]:
+    """Every declaration and store in program order with the loops around it."""
+    for statement in statements:
+        if isinstance(statement, Loop):
+            yield from walk(statement.body, (*loops, statement))
+        else:
+            yield statement, loops

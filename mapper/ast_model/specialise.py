@@ -1,0 +1,74 @@
+"""Replace sizes and tuning parameters of a program by values or expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TypeVar
+
+from mapper.ast_model.index_expr import Expr, ExprLike
+from mapper.ast_model.nodes import NODE_TYPES, Input, Kernel, Node, Program
+from mapper.ast_model.types import ArrayType, ScalarType, TupleType, Type, VectorType
+
+T = TypeVar("T")
+
+
+def substitute_type(type_: Type, values: Mapping[str, ExprLike]) -> Type:
+    """The type with its lengths and widths substituted."""
+    match type_:
+        case ScalarType():
+            return type_
+        case VectorType():
+            return VectorType(type_.width.substitute(values))
+        case TupleType():
+            return TupleType(tuple(substitute_type(item, values) for item in type_.items))
+        case ArrayType():
+            return ArrayType(
+                substitute_type(type_.element, values), type_.length.substitute(values)
+            )
+
+
+def substitute_node(node: Node, values: Mapping[str, ExprLike]) -> Node:
+    """The node with every integer expression in it substituted."""
+    changes: dict[str, object] = {}
+    for field in fields(node):
+        value = getattr(node, field.name)
+        new = _substitute_field(value, values)
+        if new is not value:
+            changes[field.name] = new
+    return replace(node, **changes) if changes else node  # pyright: ignore[reportArgumentType]
+
+
+def _substitute_field(value: T, values: Mapping[str, ExprLike]) -> T | object:
+    if isinstance(value, Expr):
+        return value.substitute(values)
+    if isinstance(value, NODE_TYPES):
+        return substitute_node(value, values)
+    if isinstance(value, tuple):
+        items: tuple[object, ...] = value  # pyright: ignore[reportUnknownVariableType]
+        return tuple(_substitute_field(item, values) for item in items)
+    return value
+
+
+def specialise(program: Program, values: Mapping[str, ExprLike]) -> Program:
+    """The program with the named sizes and parameters replaced.
+
+    Sizes and parameters that get a value are no longer listed; requirements are kept
+    with the values put in.
+    """
+    return replace(
+        program,
+        sizes=tuple((name, size) for name, size in program.sizes if name not in values),
+        parameters=tuple(p for p in program.parameters if p.name not in values),
+        requirements=tuple(
+            replace(r, left=r.left.substitute(values), right=r.right.substitute(values))
+            for r in program.requirements
+        ),
+        inputs=tuple(Input(i.name, substitute_type(i.type, values)) for i in program.inputs),
+        kernels=tuple(Kernel(k.name, substitute_node(k.body, values)) for k in program.kernels),
+    )
+
+
+def size_values(program: Program) -> dict[str, int]:
+    """The program's sizes as substitution values."""
+    return dict(program.sizes)

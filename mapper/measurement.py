@@ -1,0 +1,120 @@
+"""Outcomes of running a candidate, as a sum type: exactly one of these, never a string."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, assert_never
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The candidate ran and was right.
+
+    ``trials_ns`` are device times of each timed repetition (sum over the launches, from
+    OpenCL event profiling), in order; ``max_relative_error`` is against the reference.
+    """
+
+    trials_ns: tuple[int, ...]
+    max_relative_error: float
+    compile_ms: float
+    facts: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def time_ms(self) -> float:
+        """Median of the trials in milliseconds."""
+        return median(self.trials_ns) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """The candidate ran and its output is not the reference's."""
+
+    max_relative_error: float
+    first_bad_index: tuple[int, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompileError:
+    """The driver refused the source."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceError:
+    """The device had not enough of something (memory, work-group size, registers)."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeout:
+    """The measuring child was killed at its deadline."""
+
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The measuring child died; ``exit_code`` is negative for a signal."""
+
+    exit_code: int
+    message: str
+
+
+Outcome = Timed | Wrong | CompileError | ResourceError | Timeout | Crash
+
+OUTCOME_KINDS: tuple[str, ...] = (
+    "timed",
+    "wrong",
+    "compile-error",
+    "resource-error",
+    "timeout",
+    "crash",
+)
+
+
+def outcome_kind(outcome: Outcome) -> str:
+    """The stable kebab-case name of an outcome's kind, as stored and shown."""
+    match outcome:
+        case Timed():
+            return "timed"
+        case Wrong():
+            return "wrong"
+        case CompileError():
+            return "compile-error"
+        case ResourceError():
+            return "resource-error"
+        case Timeout():
+            return "timeout"
+        case Crash():
+            return "crash"
+        case _:
+            assert_never(outcome)
+
+
+def outcome_detail(outcome: Outcome) -> dict[str, Any]:
+    """What an outcome carries besides its trials, as a JSON value."""
+    match outcome:
+        case Timed():
+            return {
+                "max_relative_error": outcome.max_relative_error,
+                "compile_ms": outcome.compile_ms,
+                "facts": dict(outcome.facts),
+            }
+        case Wrong():
+            return {
+                "max_relative_error": outcome.max_relative_error,
+                "first_bad_index": list(outcome.first_bad_index),
+                "message": outcome.message,
+            }
+        case CompileError() | ResourceError():
+            return {"message": outcome.message}
+        case Timeout():
+            return {"after_s": outcome.after_s}
+        case Crash():
+            return {"exit_code": outcome.exit_code, "message": outcome.message}
+        case _:
+            assert_never(outcome)

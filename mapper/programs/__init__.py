@@ -1,0 +1,1 @@
+"""Convolution programs written in the IR: one module a program, none a kernel template."""
