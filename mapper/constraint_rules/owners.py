@@ -66,7 +66,7 @@ def used_only_if_in(context: NestContext, maps: tuple[MapId, ...], code: int) ->
 
 
 def fused_trip_count(path: tuple[MapId, ...], context: NestContext) -> IntTerm | None:
-    """The trip count of the first map of ``path`` times those of the maps below it that are fused with it.
+    """The trip count of the first map of ``path`` times those of maps fused with it below.
 
     ``path`` goes from outer to inner. None if a trip count in the run is not a number, for a
     bare nest tree does not say what its symbols are.

@@ -163,7 +163,7 @@ Assignment = Mapping[Variable, int]
 TRUE = Truth(True)
 FALSE = Truth(False)
 
-_OPPOSITE = {
+OPPOSITE = {
     Relation.EQ: Relation.NE,
     Relation.NE: Relation.EQ,
     Relation.LE: Relation.GT,
@@ -352,7 +352,7 @@ def negate(part: Predicate) -> Predicate:
         case Not(inner):
             return inner
         case Compare(relation, left, right):
-            return Compare(_OPPOSITE[relation], left, right)
+            return Compare(OPPOSITE[relation], left, right)
         case Member() | And() | Or():
             return Not(part)
         case _:
@@ -444,7 +444,7 @@ def _value_text(variable: Variable, value: int) -> str:
 
 def _nested_text(item: Predicate | IntTerm) -> str:
     match item:
-        case And() | Or() | Sum() | Product() | FloorDiv() | Modulo() | Compare():
+        case And() | Or() | Sum() | Product() | FloorDiv() | Modulo():
             return f"({to_text(item)})"
         case _:
             return to_text(item)
