@@ -1,0 +1,226 @@
+"""Rules device-limits and no-idle-threads: what a device has and what a launch is worth.
+
+"Auto-Generation of Specialized Direct Convolutions for Mobile GPUs" (GPGPU'20), section
+5.2, lists the hardware constraints; "Mapping Parallelism in a Functional IR through
+Constraint Satisfaction" (CC'22), section 5.3, loses 62 % of its candidates to memory. Here
+they are part of the model. Local intermediates count once for every iteration of the local
+maps around them, global intermediates for every iteration of the parallel maps around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mapper.ast_model.dependence import runs_from
+from mapper.ast_model.loop_nest import Buffer, Declare, Loop, LoopKernel, LoopProgram, walk
+from mapper.ast_model.nodes import MapId, Relation
+from mapper.ast_model.types import Memory
+from mapper.constraint_rules.owners import has_code, is_fused, used_in
+from mapper.constraint_rules.predicate import (
+    IntTerm,
+    LocalSizeVariable,
+    Predicate,
+    add,
+    all_of,
+    any_of,
+    compare,
+    multiply,
+    negate,
+    select,
+    term_of,
+)
+from mapper.constraint_rules.rule import NESTMAP, Constraint, Provenance
+from mapper.constraint_rules.runs import map_id, owns, run_trip
+from mapper.device_profile import DeviceProfile
+from mapper.schedule import DIMENSIONS, LOCAL_CODES, PARALLEL_CODES, Level, parallel_code
+
+RULE_ID = "device-limits"
+IDLE = "no-idle-threads"
+FLOAT_BYTES = 4
+# Kernels compute element indices in 32-bit signed integers.
+MAX_ELEMENTS = 2**31 - 1
+
+
+def _limit(
+    name: str,
+    subjects: tuple[MapId, ...],
+    predicate: Predicate,
+    buffer: str | None,
+    sentence: str,
+    remedy: str,
+) -> Constraint:
+    return Constraint(
+        id=f"{RULE_ID}/{name}",
+        rule=RULE_ID,
+        subjects=subjects,
+        predicate=predicate,
+        provenance=Provenance(NESTMAP, "", "device limits"),
+        buffer=buffer,
+        sentence=sentence,
+        remedy=remedy,
+    )
+
+
+def kernel_limits(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constraint]:
+    """Work-group size, local bytes and private bytes of one kernel; no idle threads."""
+    sizes = [LocalSizeVariable(kernel.name, d) for d in DIMENSIONS]
+    yield _limit(
+        f"work-group-size/{kernel.name}",
+        (),
+        compare(Relation.LE, multiply(*sizes), device.max_work_group_size),
+        None,
+        f"{device.name} runs at most {device.max_work_group_size} work-items in a work-group",
+        "choose smaller local sizes",
+    )
+    for d in DIMENSIONS:
+        yield _limit(
+            f"work-item-size/{kernel.name}/{d}",
+            (),
+            compare(Relation.LE, sizes[d], device.max_work_item_sizes[d]),
+            None,
+            f"{device.name} allows {device.max_work_item_sizes[d]} work-items in dimension {d}",
+            "choose a smaller local size",
+        )
+    yield from _local_bytes(kernel, device)
+    yield from _private_bytes(kernel, device)
+    yield from _idle_threads(kernel)
+
+
+def _local_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constraint]:
+    terms: list[IntTerm] = []
+    subjects: dict[MapId, None] = {}
+    names: list[str] = []
+    for statement, loops in walk(kernel.statements):
+        if isinstance(statement, Declare) and statement.buffer.memory is Memory.LOCAL:
+            terms.append(expanded_bytes(statement.buffer, loops))
+            names.append(statement.buffer.name)
+            subjects.update((map_id(loop), None) for loop in loops if loop.map_id is not None)
+    if terms:
+        yield _limit(
+            f"local-bytes/{kernel.name}",
+            tuple(subjects),
+            compare(Relation.LE, add(*terms), device.local_bytes),
+            ", ".join(names),
+            f"{device.name} has {device.local_bytes} bytes of local memory for a work-group",
+            "choose smaller tiles, or fewer local maps around the buffer",
+        )
+
+
+def expanded_bytes(buffer: Buffer, loops: tuple[Loop, ...]) -> IntTerm:
+    """Bytes of a local buffer or global intermediate with a copy for each thread that needs one."""
+    wanted = LOCAL_CODES if buffer.memory is Memory.LOCAL else PARALLEL_CODES
+    factors: list[IntTerm] = [term_of(length, {}) for length in buffer.dimensions]
+    for position, loop in enumerate(loops):
+        if loop.map_id is not None:
+            owned = _owner_in(loops, position, frozenset(int(c) for c in wanted))
+            factors.append(select(owned, term_of(loop.trip, {}), 1))
+    return multiply(FLOAT_BYTES, *factors)
+
+
+def _owner_in(loops: tuple[Loop, ...], position: int, codes: frozenset[int]) -> Predicate:
+    loop = loops[position]
+    own = has_code(map_id(loop), codes)
+    if not loop.perfectly_nested or position == 0 or loops[position - 1].map_id is None:
+        return own
+    return any_of(own, all_of(is_fused(map_id(loop)), _owner_in(loops, position - 1, codes)))
+
+
+def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constraint]:
+    live: dict[tuple[int, ...], tuple[list[IntTerm], list[str], tuple[Loop, ...]]] = {}
+    declared: list[tuple[Buffer, tuple[Loop, ...]]] = [
+        (statement.buffer, loops)
+        for statement, loops in walk(kernel.statements)
+        if isinstance(statement, Declare) and statement.buffer.memory is Memory.PRIVATE
+    ]
+    for _, loops in declared:
+        key = tuple(id(loop) for loop in loops)
+        alive = [
+            buffer
+            for buffer, scope in declared
+            if tuple(id(loop) for loop in scope) == key[: len(scope)]
+        ]
+        terms = [
+            multiply(FLOAT_BYTES, *(term_of(n, {}) for n in buffer.dimensions)) for buffer in alive
+        ]
+        live[key] = (terms, [buffer.name for buffer in alive], loops)
+    for position, (terms, names, loops) in enumerate(live.values()):
+        ids = [loop.map_id for loop in loops if loop.map_id is not None]
+        yield _limit(
+            f"private-bytes/{kernel.name}/{position}",
+            tuple(ids[-1:]),
+            compare(Relation.LE, add(*terms), device.private_bytes),
+            ", ".join(names),
+            f"{device.name} is given {device.private_bytes} bytes of private memory a work-item",
+            "let a thread keep fewer filters, windows or channels",
+        )
+
+
+def _idle_threads(kernel: LoopKernel) -> Iterator[Constraint]:
+    """A local size larger than every trip count in its dimension leaves threads without work."""
+    runs: list[tuple[tuple[Loop, ...], int, tuple[Loop, ...]]] = []
+    seen: set[tuple[int, int]] = set()
+    for _, loops in walk(kernel.statements):
+        for position, run in runs_from(loops, 0):
+            key = (id(run[0]), len(run))
+            if key not in seen:
+                seen.add(key)
+                runs.append((loops, position, run))
+    ids = tuple(dict.fromkeys(map_id(run[0]) for _, _, run in runs))
+    for dimension in DIMENSIONS:
+        size = LocalSizeVariable(kernel.name, dimension)
+        codes = [
+            parallel_code(Level.LOCAL, dimension),
+            parallel_code(Level.GLOBAL, dimension),
+        ]
+        filled = [
+            all_of(
+                any_of(*(owns(loops, position, run, code) for code in codes)),
+                compare(Relation.LE, size, run_trip(run)),
+            )
+            for loops, position, run in runs
+        ]
+        yield Constraint(
+            id=f"{IDLE}/{kernel.name}/{dimension}",
+            rule=IDLE,
+            subjects=(),
+            predicate=any_of(negate(used_in(ids, codes)), *filled),
+            provenance=Provenance(NESTMAP, "", "a preference"),
+            buffer=None,
+            sentence=(
+                f"the local size in dimension {dimension} of kernel {kernel.name} is larger than "
+                "every trip count there, so that some threads never have work"
+            ),
+            remedy="choose a local size of at most the largest trip count",
+        )
+
+
+def memory_limits(loops: LoopProgram, device: DeviceProfile) -> Iterator[Constraint]:
+    """Every global buffer fits in one allocation and all of them in the device."""
+    terms: list[IntTerm] = []
+    sized: list[tuple[Buffer, IntTerm, tuple[MapId, ...]]] = []
+    for buffer in (*loops.inputs, *(kernel.output for kernel in loops.kernels)):
+        sized.append((buffer, expanded_bytes(buffer, ()), ()))
+    for kernel in loops.kernels:
+        for statement, around in walk(kernel.statements):
+            if isinstance(statement, Declare) and statement.buffer.memory is Memory.GLOBAL:
+                ids = tuple(map_id(loop) for loop in around if loop.map_id is not None)
+                sized.append((statement.buffer, expanded_bytes(statement.buffer, around), ids))
+    limit = min(device.max_alloc_bytes, FLOAT_BYTES * MAX_ELEMENTS)
+    for buffer, size, ids in sized:
+        terms.append(size)
+        yield _limit(
+            f"buffer-bytes/{buffer.name}",
+            ids,
+            compare(Relation.LE, size, limit),
+            buffer.name,
+            f"{device.name} allocates at most {limit} bytes at once",
+            "use a smaller layer, tile or padding",
+        )
+    yield _limit(
+        "global-bytes",
+        (),
+        compare(Relation.LE, add(*terms), device.global_bytes),
+        None,
+        f"{device.name} has {device.global_bytes} bytes of global memory",
+        "use a smaller layer, or fewer intermediates",
+    )

@@ -1,0 +1,132 @@
+"""Rule vectorisation: which innermost maps may run as OpenCL vectors.
+
+"Mapping Parallelism in a Functional IR through Constraint Satisfaction" (CC'22), section
+3.3: accesses must differ by 1 between iterations. Width v must also divide the trip count.
+Vectors are read and written with vload and vstore, which need the alignment of one element
+only, so that no alignment is asked for (docs/decisions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mapper.ast_model.index_expr import Expr, Symbol
+from mapper.ast_model.loop_nest import (
+    Constant,
+    Guarded,
+    LaneSum,
+    Load,
+    Loop,
+    LoopKernel,
+    Operate,
+    Statement,
+    Store,
+    Value,
+)
+from mapper.ast_model.views import LANE
+from mapper.constraint_rules.owners import has_code
+from mapper.constraint_rules.predicate import all_of, divides, implies, negate, term_of
+from mapper.constraint_rules.rule import PARALLEL_MAPPING, Constraint, Provenance
+from mapper.constraint_rules.runs import map_id
+from mapper.schedule import VECTOR_CODES
+
+RULE_ID = "vectorisation"
+
+
+def produce(kernel: LoopKernel) -> Iterator[Constraint]:
+    """One instance for each innermost map."""
+    for loop in _innermost(kernel.statements):
+        obstacle = why_not(loop)
+        if obstacle is not None:
+            predicate = negate(has_code(map_id(loop), VECTOR_CODES))
+            sentence = f"map {loop.map_id} cannot be vectorised: {obstacle}"
+            remedy = "give it another code"
+        else:
+            trip = term_of(loop.trip, {})
+            predicate = all_of(
+                *(
+                    implies(has_code(map_id(loop), (code,)), divides(int(code), trip))
+                    for code in sorted(VECTOR_CODES)
+                )
+            )
+            sentence = (
+                f"the vector width must divide the trip count {loop.trip} of map {loop.map_id}"
+            )
+            remedy = "choose a width that divides it"
+        yield Constraint(
+            id=f"{RULE_ID}/{loop.map_id}",
+            rule=RULE_ID,
+            subjects=(map_id(loop),),
+            predicate=predicate,
+            provenance=Provenance(PARALLEL_MAPPING, "3.3"),
+            buffer=None,
+            sentence=sentence,
+            remedy=remedy,
+        )
+
+
+def _innermost(statements: tuple[Statement, ...]) -> Iterator[Loop]:
+    for statement in statements:
+        if isinstance(statement, Loop):
+            inner = list(_maps_below(statement.body))
+            if statement.map_id is not None and not inner:
+                yield statement
+            yield from _innermost(statement.body)
+
+
+def _maps_below(statements: tuple[Statement, ...]) -> Iterator[Loop]:
+    for statement in statements:
+        if isinstance(statement, Loop):
+            if statement.map_id is not None:
+                yield statement
+            yield from _maps_below(statement.body)
+
+
+def why_not(loop: Loop) -> str | None:
+    """What stands in the way of vectorising a map, or None."""
+    for statement in loop.body:
+        if not isinstance(statement, Store):
+            return "its body is more than one expression"
+        if statement.lane is not None:
+            return "it works on vectors already"
+        if any(loop.variable.name in guard.index.names() for guard in statement.guards):
+            return "some of its results are cropped"
+        if not _unit_stride(statement.indices, loop.variable):
+            return f"its writes to {statement.buffer.name} are not neighbours in memory"
+        obstacle = _value_obstacle(statement.value, loop.variable)
+        if obstacle is not None:
+            return obstacle
+    return None if loop.body else "it is empty"
+
+
+def _value_obstacle(value: Value, variable: Symbol) -> str | None:
+    match value:
+        case Constant():
+            return None
+        case Load():
+            mentioned = any(variable.name in index.names() for index in value.indices)
+            if mentioned and not _unit_stride(value.indices, variable):
+                return f"its reads of {value.buffer.name} are not neighbours in memory"
+            if any(LANE in index.names() for index in value.indices):
+                return "it works on vectors already"
+            return None
+        case Guarded():
+            if variable.name in value.guard.index.names():
+                return "some of what it reads lies in a padded border"
+            return _value_obstacle(value.value, variable)
+        case LaneSum():
+            return "it works on vectors already"
+        case Operate():
+            for operand in value.operands:
+                obstacle = _value_obstacle(operand, variable)
+                if obstacle is not None:
+                    return obstacle
+            return None
+
+
+def _unit_stride(indices: tuple[Expr, ...], variable: Symbol) -> bool:
+    """The variable occurs once, with factor 1, in the last index only."""
+    if not indices or any(variable.name in index.names() for index in indices[:-1]):
+        return False
+    parts = indices[-1].coefficient(variable)
+    return parts is not None and parts[0] == 1

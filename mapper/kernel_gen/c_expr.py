@@ -1,0 +1,293 @@
+"""OpenCL C text of index expressions, guards and values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from mapper.ast_model.index_expr import (
+    Atom,
+    Expr,
+    Monomial,
+    Quotient,
+    Remainder,
+    Symbol,
+    const,
+    in_range,
+    is_nonnegative,
+    symbol,
+    upper_bound,
+)
+from mapper.ast_model.loop_nest import (
+    Buffer,
+    Constant,
+    Guard,
+    Guarded,
+    LaneSum,
+    Load,
+    Operate,
+    Value,
+    substitute_value,
+)
+from mapper.ast_model.nodes import Op
+from mapper.ast_model.types import Memory
+from mapper.ast_model.views import LANE, mentions_lane
+from mapper.kernel_gen.scheduled import flat_index
+
+# Only widths whose memory layout is dense: a float3 takes the space of a float4.
+VECTOR_WIDTHS = (2, 4, 8, 16)
+_LANE_NAMES = "0123456789abcdef"
+
+_RESERVED_TEXT = """
+auto break case char const continue default do double else enum extern float for goto half if
+image inline int kernel local long private global constant register restrict return short signed
+sizeof static struct switch typedef union unsigned void volatile while bool size_t fma dot fmax
+fmin barrier read_only write_only read_write uniform pipe generic bitand bitor and or not xor main
+sampler_t event_t uint ulong ushort uchar min max select vload vstore abs clamp degrees mix step
+sign cross distance length normalize pow sin cos tan exp log sqrt lane get_local_id get_group_id
+get_global_id
+"""
+_RESERVED = frozenset(_RESERVED_TEXT.split())
+
+
+def c_name(name: object) -> str:
+    """A C identifier for a name of the program; different names get different identifiers."""
+    original = str(name)
+    text = re.sub(r"[^A-Za-z0-9_]", "_", original)
+    if text != original or not text or text[0].isdigit():
+        return f"n_{text}_{crc32(original.encode()):08x}_"
+    is_vector_type = re.fullmatch(r"(float|int|uint|char|short|long|double|half)\d+", text)
+    # What ends in an underscore gets one more, so that no name meets a changed one.
+    changed = text in _RESERVED or is_vector_type or text.startswith("n_") or text.endswith("_")
+    return text + "_" if changed else text
+
+
+def buffer_name(name: str) -> str:
+    """The identifier of a buffer, kept apart from those of loop variables and temporaries."""
+    text = c_name(name)
+    return text + "_" if re.match(r"(i|f|r|lanes)_", text) else text
+
+
+def lane_name(lane: int) -> str:
+    """The component selector of a lane: s0 to sf."""
+    return f"s{_LANE_NAMES[lane]}"
+
+
+def combine_digits(expression: Expr) -> Expr:
+    """``b*(e // b) + e % b -> e``, which flattening a split index leaves behind."""
+    changed = True
+    while changed:
+        changed = False
+        terms = dict(expression.terms)
+        for monomial, coefficient in expression.terms:
+            if len(monomial) != 1 or not isinstance(monomial[0], Remainder):
+                continue
+            remainder = monomial[0]
+            divisor = remainder.denominator.constant
+            if divisor is None:
+                continue
+            quotient: Monomial = (Quotient(remainder.numerator, remainder.denominator, False),)
+            if terms.get(quotient) == coefficient * divisor:
+                rest = {m: c for m, c in terms.items() if m not in (monomial, quotient)}
+                expression = Expr.from_terms(rest) + coefficient * remainder.numerator
+                changed = True
+                break
+    return expression
+
+
+def c_index(expression: Expr) -> str:
+    """An int expression; every division in it has a non-negative dividend."""
+    if not expression.terms:
+        return "0"
+    text = ""
+    for monomial, coefficient in expression.terms:
+        sign = "-" if coefficient < 0 else "+"
+        factors = [_c_atom(atom) for atom in monomial]
+        if abs(coefficient) != 1 or not factors:
+            factors.append(str(abs(coefficient)))
+        body = "*".join(factors)
+        if not text:
+            text = body if sign == "+" else f"-{body}"
+        else:
+            text += f" {sign} {body}"
+    return text
+
+
+def _c_atom(atom: Atom) -> str:
+    match atom:
+        case Symbol():
+            return c_name(atom.name) if atom.name != LANE else LANE
+        case Quotient():
+            return f"({_c_operand(atom.numerator)}/{_c_operand(atom.denominator)})"
+        case Remainder():
+            return f"({_c_operand(atom.numerator)}%{_c_operand(atom.denominator)})"
+
+
+def _c_operand(expression: Expr) -> str:
+    text = c_index(expression)
+    return text if re.fullmatch(r"\w+", text) else f"({text})"
+
+
+def c_condition(guard: Guard) -> str | None:
+    """The condition of a guard, without what always holds; None if nothing is left."""
+    index, limit = guard.index, guard.limit
+    if in_range(index, limit):
+        return None
+    parts: list[str] = []
+    if not is_nonnegative(index):
+        parts.append(f"{c_index(index)} >= 0")
+    high = upper_bound(index)
+    if high is None or not is_nonnegative(limit - 1 - high):
+        parts.append(f"{c_index(index)} < {c_index(limit)}")
+    return " && ".join(parts) or None
+
+
+def c_float(value: float) -> str:
+    """A float literal that reads back as the same float."""
+    if value != value:
+        return "NAN"
+    if value in (float("inf"), float("-inf")):
+        return "INFINITY" if value > 0 else "(-INFINITY)"
+    text = repr(float(value))
+    if "e" not in text and "." not in text:
+        text += ".0"
+    return f"{text}f" if value >= 0 and not text.startswith("-") else f"({text}f)"
+
+
+@dataclass
+class ValuePrinter:
+    """Prints values; ``registers`` are private buffers that have become variables.
+
+    Temporaries that a value needs are handed to ``emit`` as statements before it.
+    """
+
+    registers: frozenset[str]
+    emit: Callable[[str], None]
+    counter: int = field(default=0)
+
+    def scalar(self, value: Value) -> str:
+        """A float expression; the value mentions no lane."""
+        match value:
+            case Constant():
+                return c_float(value.value)
+            case Load():
+                return self.element(value.buffer, value.indices)
+            case Guarded():
+                condition = c_condition(value.guard)
+                inner = self.scalar(value.value)
+                if condition is None:
+                    return inner
+                return f"({condition} ? {inner} : {c_float(value.otherwise)})"
+            case Operate():
+                return _operation(value.op, [self.scalar(o) for o in value.operands])
+            case LaneSum():
+                return self.lane_sum(value)
+
+    def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """One element as an lvalue or rvalue."""
+        name = buffer_name(buffer.name)
+        if buffer.name in self.registers:
+            return self.register(buffer, indices)
+        if not buffer.dimensions and buffer.memory is Memory.PRIVATE:
+            return name
+        return f"{name}[{c_index(combine_digits(flat_index(buffer, indices)))}]"
+
+    def register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """The variable that holds one element (or vector) of an array in registers."""
+        parts = [buffer_name(buffer.name), *(str(i) for i in indices if str(i) != LANE)]
+        return "_".join(parts)
+
+    def vector(self, value: Value, width: int) -> str:
+        """A float<width> expression; what mentions no lane is repeated in all lanes."""
+        if not mentions_lane(value):
+            return f"(float{width})({self.scalar(value)})"
+        match value:
+            case Load():
+                return self.vector_load(value, width)
+            case Guarded():
+                if LANE in value.guard.index.names():
+                    return self.gather(value, width)
+                condition = c_condition(value.guard)
+                inner = self.vector(value.value, width)
+                if condition is None:
+                    return inner
+                return f"({condition} ? {inner} : (float{width})({c_float(value.otherwise)}))"
+            case Operate():
+                return _operation(value.op, [self.vector(o, width) for o in value.operands])
+            case Constant() | LaneSum():
+                return f"(float{width})({self.scalar(value)})"
+
+    def gather(self, value: Value, width: int) -> str:
+        """A vector put together lane by lane."""
+        lanes = [self.scalar(substitute_value(value, {LANE: const(lane)})) for lane in range(width)]
+        return f"(float{width})({', '.join(lanes)})"
+
+    def vector_load(self, load: Load, width: int) -> str:
+        """vload where the lanes are neighbours, else a gather."""
+        if load.buffer.name in self.registers:
+            if str(load.indices[-1]) == LANE:
+                return self.register(load.buffer, load.indices)
+            return self.gather(load, width)
+        base = lane_base(load.buffer, load.indices, width)
+        if base is None:
+            return self.gather(load, width)
+        name = buffer_name(load.buffer.name)
+        return f"vload{width}(0, {name} + {_c_operand(base)})"
+
+    def lane_sum(self, value: LaneSum) -> str:
+        """Sum over the lanes of a vector, with dot() where OpenCL has it."""
+        assert value.lane.extent is not None
+        width = value.lane.extent.constant
+        assert width is not None
+        product = value.value
+        if width == 1:
+            return self.scalar(substitute_value(product, {LANE: const(0)}))
+        if width not in VECTOR_WIDTHS or not mentions_lane(product):
+            lanes = [self.scalar(substitute_value(product, {LANE: const(k)})) for k in range(width)]
+            return "(" + " + ".join(lanes) + ")"
+        if (
+            isinstance(product, Operate)
+            and product.op is Op.MUL
+            and len(product.operands) == 2
+            and width in (2, 4)
+        ):
+            left, right = (self.vector(o, width) for o in product.operands)
+            return f"dot({left}, {right})"
+        self.counter += 1
+        name = f"lanes_{self.counter}"
+        self.emit(f"const float{width} {name} = {self.vector(product, width)};")
+        while width > 4:
+            width //= 2
+            self.counter += 1
+            half = f"lanes_{self.counter}"
+            self.emit(f"const float{width} {half} = {name}.lo + {name}.hi;")
+            name = half
+        return "(" + " + ".join(f"{name}.{lane_name(k)}" for k in range(width)) + ")"
+
+
+def lane_base(buffer: Buffer, indices: tuple[Expr, ...], width: int) -> Expr | None:
+    """The position of lane 0 if the lanes are neighbours in memory, else None."""
+    flat = combine_digits(flat_index(buffer, indices))
+    lane = symbol(LANE, width)
+    ((atom,), _) = lane.terms[0]
+    assert isinstance(atom, Symbol)
+    parts = flat.coefficient(atom)
+    if parts is None or parts[0] != 1:
+        return None
+    return parts[1]
+
+
+def _operation(op: Op, operands: list[str]) -> str:
+    match op:
+        case Op.ADD | Op.SUB | Op.MUL:
+            return "(" + f" {op.value} ".join(operands) + ")"
+        case Op.MAX:
+            return f"fmax({', '.join(operands)})"
+        case Op.MIN:
+            return f"fmin({', '.join(operands)})"
+        case Op.FMA:
+            return f"fma({', '.join(operands)})"
+        case Op.DOT | Op.SUM:
+            raise AssertionError("sums over lanes are LaneSum values")

@@ -1,0 +1,323 @@
+"""OpenCL C text of a scheduled kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mapper.ast_model.index_expr import Expr, const, symbol, the_symbol
+from mapper.ast_model.loop_nest import Buffer, Declare, Store, loads, substitute_store
+from mapper.ast_model.types import Memory
+from mapper.ast_model.views import LANE
+from mapper.kernel_gen.barriers import Barrier
+from mapper.kernel_gen.c_expr import (
+    VECTOR_WIDTHS,
+    ValuePrinter,
+    buffer_name,
+    c_condition,
+    c_index,
+    c_name,
+    lane_base,
+    lane_name,
+)
+from mapper.kernel_gen.registers import into_registers
+from mapper.kernel_gen.scheduled import (
+    Run,
+    Scheduled,
+    ScheduledKernel,
+    element_count,
+    trip_count,
+)
+from mapper.schedule import Level
+
+_FENCES = {Memory.LOCAL: "CLK_LOCAL_MEM_FENCE", Memory.GLOBAL: "CLK_GLOBAL_MEM_FENCE"}
+
+
+def print_kernel(kernel: ScheduledKernel, header: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Source text of one kernel and the names of its global buffers in argument order.
+
+    ``header`` lines go into a comment above the kernel.
+    """
+    body, registers = into_registers(kernel.body)
+    printer = _Printer(kernel, registers)
+    arguments = _global_buffers(kernel)
+    for buffer in kernel.local_buffers:
+        printer.line(f"__local float {buffer_name(buffer.name)}[{element_count(buffer)}];")
+    printer.statements(body)
+    intermediates = {b.name for b in kernel.global_intermediates}
+    parameters = ",\n    ".join(
+        f"__global {'' if name in intermediates or name == kernel.output.name else 'const '}"
+        f"float *restrict {buffer_name(name)}"
+        for name in arguments
+    )
+    sizes = ", ".join(str(size) for size in kernel.local_size)
+    comment = "".join(f" * {line}\n" for line in header)
+    text = (
+        f"/*\n{comment} */\n"
+        f"__attribute__((reqd_work_group_size({sizes})))\n"
+        f"__kernel void {c_name(kernel.name)}(\n    {parameters})\n{{\n"
+    )
+    return text + "\n".join(printer.lines) + "\n}\n", arguments
+
+
+def _global_buffers(kernel: ScheduledKernel) -> tuple[str, ...]:
+    """Global buffers that the kernel touches, inputs first, then its own, then the result."""
+    own = {b.name for b in kernel.global_intermediates} | {kernel.output.name}
+    inputs: dict[str, None] = {}
+
+    def visit(body: tuple[Scheduled, ...]) -> None:
+        for statement in body:
+            if isinstance(statement, Run):
+                visit(statement.body)
+            elif isinstance(statement, Store):
+                for load in loads(statement.value):
+                    if load.buffer.memory is Memory.GLOBAL and load.buffer.name not in own:
+                        inputs[load.buffer.name] = None
+
+    visit(kernel.body)
+    return (
+        *sorted(inputs),
+        *(b.name for b in kernel.global_intermediates),
+        kernel.output.name,
+    )
+
+
+class _Printer:
+    """Collects the lines of one kernel's body."""
+
+    def __init__(self, kernel: ScheduledKernel, registers: frozenset[str]) -> None:
+        self.kernel = kernel
+        self.lines: list[str] = []
+        self.depth = 1
+        self.registers = registers
+        self.values = ValuePrinter(registers, self.line)
+        self.vector_registers = _vector_registers(kernel.body, registers)
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def statements(self, body: tuple[Scheduled, ...]) -> None:
+        for statement in body:
+            match statement:
+                case Declare():
+                    self.declare(statement.buffer)
+                case Barrier():
+                    self.barrier(statement)
+                case Store():
+                    self.store(statement)
+                case Run():
+                    self.run(statement)
+
+    def barrier(self, barrier: Barrier) -> None:
+        for reason in barrier.reasons:
+            self.line(f"/* barrier: {reason} */")
+        fences = " | ".join(_FENCES[m] for m in sorted(barrier.memories))
+        self.line(f"barrier({fences});")
+
+    def declare(self, buffer: Buffer) -> None:
+        name = buffer_name(buffer.name)
+        if buffer.name not in self.registers:
+            suffix = f"[{element_count(buffer)}]" if buffer.dimensions else ""
+            self.line(f"float {name}{suffix};")
+            return
+        dimensions = buffer.dimensions
+        type_ = "float"
+        width = self.vector_registers.get(buffer.name)
+        if width is not None:
+            dimensions = dimensions[:-1]
+            type_ = f"float{width}"
+        names = [name]
+        for length in dimensions:
+            count = length.constant or 0
+            names = [f"{stem}_{k}" for stem in names for k in range(count)]
+        for start in range(0, len(names), 8):
+            self.line(f"{type_} {', '.join(names[start : start + 8])};")
+
+    # -- loops ---------------------------------------------------------------------------
+
+    def run(self, run: Run) -> None:
+        if not run.loops:
+            self.block(run.body)
+            return
+        ids = [loop.map_id for loop in run.loops if loop.map_id is not None]
+        label = ", ".join(f"map {map_id}" for map_id in ids) or "reduce"
+        if run.code is not None:
+            label += f": {run.code.short_name}"
+        width = None if run.code is None else run.code.vector_width
+        if width is not None:
+            self.vector_run(run, width, label)
+            return
+        variable = self.loop_variable(run)
+        if run.trip == 1:
+            self.line(f"{{ /* {label}, one iteration */")
+            self.bind(run, const(0), variable)
+        elif run.is_serial:
+            if run.loops[0].unroll is not None and run.loops[0].unroll.constant:
+                self.line("#pragma unroll")
+            self.line(
+                f"for (int {variable} = 0; {variable} < {run.trip}; ++{variable}) {{ /* {label} */"
+            )
+            self.bind(run, None, variable)
+        else:
+            self.parallel_head(run, variable, label)
+        self.depth += 1
+        self.statements(run.body)
+        self.depth -= 1
+        self.line("}")
+
+    def block(self, body: tuple[Scheduled, ...]) -> None:
+        self.line("{")
+        self.depth += 1
+        self.statements(body)
+        self.depth -= 1
+        self.line("}")
+
+    def loop_variable(self, run: Run) -> str:
+        if len(run.loops) == 1:
+            return c_name(run.loops[0].variable.name)
+        return c_name("f_" + str(run.loops[0].map_id))
+
+    def bind(self, run: Run, value: Expr | None, variable: str) -> None:
+        """Declare the loop variables of a fused run (or of one that runs once)."""
+        if len(run.loops) == 1 and value is None:
+            return
+        below = run.trip
+        self.depth += 1
+        for position, loop in enumerate(run.loops):
+            trip = trip_count(loop)
+            name = c_name(loop.variable.name)
+            below //= trip
+            if value is not None or trip == 1:
+                self.line(f"const int {name} = 0;")
+                continue
+            text = variable if below == 1 else f"{variable}/{below}"
+            if position > 0 and run.trip != trip * below:
+                text = f"({text})%{trip}" if below > 1 else f"{text}%{trip}"
+            self.line(f"const int {name} = {text};")
+        self.depth -= 1
+
+    def parallel_head(self, run: Run, variable: str, label: str) -> None:
+        code = run.code
+        assert code is not None and code.dimension is not None
+        d = code.dimension
+        if code.level is Level.LOCAL:
+            source, threads = f"get_local_id({d})", self.kernel.local_size[d]
+        elif code.level is Level.WORK_GROUP:
+            threads = self.kernel.global_size[d] // self.kernel.local_size[d]
+            source = f"get_group_id({d})"
+        else:
+            source, threads = f"get_global_id({d})", self.kernel.global_size[d]
+        if run.trip == threads:
+            # As many iterations as threads: no loop.
+            self.line(f"{{ /* {label}, {run.trip} iterations, one each */")
+            self.depth += 1
+            self.line(f"const int {variable} = {source};")
+            self.depth -= 1
+        elif run.trip < threads:
+            self.line(f"if ((int){source} < {run.trip}) {{ /* {label}, of {threads} */")
+            self.depth += 1
+            self.line(f"const int {variable} = {source};")
+            self.depth -= 1
+        else:
+            self.line(
+                f"for (int {variable} = {source}; {variable} < {run.trip}; "
+                f"{variable} += {threads}) {{ /* {label} */"
+            )
+        self.bind(run, None, variable)
+
+    def vector_run(self, run: Run, width: int, label: str) -> None:
+        """Iterations in steps of a vector: the loop variable becomes a lane."""
+        (loop,) = run.loops
+        trip = run.trip // width
+        name = loop.variable.name
+        lane = symbol(LANE, width)
+        if trip == 1:
+            self.line(f"{{ /* {label} */")
+            index: Expr = lane
+        else:
+            variable = c_name(name)
+            self.line(
+                f"for (int {variable} = 0; {variable} < {trip}; ++{variable}) {{ /* {label} */"
+            )
+            index = symbol(name, trip) * width + lane
+        lane_atom = the_symbol(lane)
+        self.depth += 1
+        for statement in run.body:
+            assert isinstance(statement, Store) and statement.lane is None
+            self.store(replace(substitute_store(statement, {name: index}), lane=lane_atom))
+        self.depth -= 1
+        self.line("}")
+
+    # -- stores --------------------------------------------------------------------------
+
+    def store(self, store: Store) -> None:
+        conditions = [c for c in (c_condition(guard) for guard in store.guards) if c is not None]
+        if conditions:
+            self.line(f"if ({' && '.join(conditions)}) {{")
+            self.depth += 1
+        width = None
+        if store.lane is not None:
+            assert store.lane.extent is not None
+            width = store.lane.extent.constant
+        if width is None:
+            value = self.values.scalar(store.value)
+            self.line(f"{self.values.element(store.buffer, store.indices)} = {value};")
+        elif width not in VECTOR_WIDTHS or any(LANE in g.index.names() for g in store.guards):
+            for lane in range(width):
+                self.store(replace(substitute_store(store, {LANE: const(lane)}), lane=None))
+        else:
+            self.vector_store(store, width)
+        if conditions:
+            self.depth -= 1
+            self.line("}")
+
+    def vector_store(self, store: Store, width: int) -> None:
+        value = self.values.vector(store.value, width)
+        if store.buffer.name in self.registers:
+            if store.buffer.name in self.vector_registers:
+                self.line(f"{self.values.register(store.buffer, store.indices)} = {value};")
+                return
+            self.scatter(store, value, width)
+            return
+        base = lane_base(store.buffer, store.indices, width)
+        if base is None:
+            self.scatter(store, value, width)
+            return
+        name = buffer_name(store.buffer.name)
+        self.line(f"vstore{width}({value}, 0, {name} + ({c_index(base)}));")
+
+    def scatter(self, store: Store, value: str, width: int) -> None:
+        self.values.counter += 1
+        name = f"lanes_{self.values.counter}"
+        self.line(f"const float{width} {name} = {value};")
+        for lane in range(width):
+            indices = tuple(i.substitute({LANE: const(lane)}) for i in store.indices)
+            target = self.values.element(store.buffer, indices)
+            self.line(f"{target} = {name}.{lane_name(lane)};")
+
+
+def _vector_registers(body: tuple[Scheduled, ...], registers: frozenset[str]) -> dict[str, int]:
+    """Register arrays whose every access is a whole vector, with the width."""
+    widths: dict[str, int] = {}
+    mixed: set[str] = set()
+
+    def note(buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+        if buffer.name not in registers:
+            return
+        width = buffer.dimensions[-1].constant if buffer.dimensions else None
+        if indices and str(indices[-1]) == LANE and width in VECTOR_WIDTHS:
+            assert width is not None
+            widths[buffer.name] = width
+        else:
+            mixed.add(buffer.name)
+
+    def visit(statements: tuple[Scheduled, ...]) -> None:
+        for statement in statements:
+            if isinstance(statement, Run):
+                visit(statement.body)
+            elif isinstance(statement, Store):
+                note(statement.buffer, statement.indices)
+                for load in loads(statement.value):
+                    note(load.buffer, load.indices)
+
+    visit(body)
+    return {name: width for name, width in widths.items() if name not in mixed}

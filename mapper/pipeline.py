@@ -1,0 +1,241 @@
+"""The only composer: from a program or nest tree to its space, from an assignment to kernels.
+
+``Subject -> Space -> assignment -> HostPlan``; each arrow is a pure function of frozen
+values. The command line, the service and the benchmarks all go through here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mapper.ast_model.codec import program_to_json
+from mapper.ast_model.nest_codec import nest_to_json
+from mapper.ast_model.elaborate import elaborate, elaborate_symbolic
+from mapper.ast_model.loop_nest import LoopProgram
+from mapper.ast_model.nest import Nest
+from mapper.ast_model.nodes import MapId, Program
+from mapper.ast_model.specialise import size_values
+from mapper.ast_model.type_check import ProgramTypes, check_program
+from mapper.constraint_rules.predicate import (
+    CodeVariable,
+    LocalSizeVariable,
+    ParameterVariable,
+    Variable,
+)
+from mapper.constraint_rules.program_rules import program_constraints
+from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, Problem
+from mapper.host_plan import HostPlan
+from mapper.kernel_gen.generate import Choices, generate
+from mapper.layer_spec import LayerSpec
+from mapper.schedule import DIMENSIONS, ScheduleCode, parse_code
+from mapper.solver.space import Space, build_space
+from mapper.variants import variant_program
+
+Assignment = dict[Variable, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is to be mapped: a program (perhaps of a layer) or a bare nest tree.
+
+    A nest tree has mappings and constraints but no kernels: ``program`` is None.
+    """
+
+    label: str
+    nests: tuple[Nest, ...]
+    program: Program | None = None
+    types: ProgramTypes | None = None
+    layer: LayerSpec | None = None
+    variant: str = ""
+
+    def require_program(self) -> Program:
+        """The program; InputError for a bare nest tree."""
+        if self.program is None:
+            raise InputError(
+                Problem(
+                    self.label,
+                    "a bare nest tree says nothing about what is computed, so there is no "
+                    "kernel for it",
+                    "nestmap/nest/1",
+                    "a layer, or a program (nestmap/program/1 or its text form)",
+                )
+            )
+        return self.program
+
+    def hash(self) -> str:
+        """SHA-256 of the canonical JSON of what is mapped."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """The program or nest tree as a versioned JSON value."""
+        if self.program is not None:
+            return program_to_json(self.program)
+        return nest_to_json(self.nests[0])
+
+
+def subject_of_program(
+    program: Program, label: str = "", layer: LayerSpec | None = None, variant: str = ""
+) -> Subject:
+    """Type-check a program and derive its nests; TypeErrors carries every problem."""
+    types = check_program(program)
+    symbolic = elaborate_symbolic(program, {})
+    nests = tuple(kernel.nest() for kernel in symbolic.kernels)
+    return Subject(label or program.name, nests, program, types, layer, variant)
+
+
+def subject_of_layer(layer: LayerSpec, variant: str) -> Subject:
+    """The program of a layer in one variant."""
+    return subject_of_program(variant_program(layer, variant), layer.name, layer, variant)
+
+
+def subject_of_nest(nest: Nest, label: str = "") -> Subject:
+    """A bare nest tree."""
+    return Subject(label or nest.name, (nest,))
+
+
+def derive_space(
+    subject: Subject,
+    mode: Mode,
+    device: DeviceProfile,
+    options: RuleOptions,
+) -> Space:
+    """Every variable and constraint of a subject on a device.
+
+    Strict mode: codes, tuning parameters and local sizes together, all rules. Paper mode:
+    codes only, under the printed rules; parameters and local sizes are chosen later there.
+    """
+    if mode is Mode.PAPER or subject.program is None or subject.types is None:
+        return build_space(subject.nests, mode, options, device=device)
+    loops: LoopProgram = elaborate(subject.program)
+    extra = program_constraints(
+        loops, subject.types.obligations, size_values(subject.program), device, options
+    )
+    # Trips with the sizes put in, so that rules which compare them see numbers.
+    nests = tuple(kernel.nest() for kernel in loops.kernels)
+    return build_space(
+        nests, mode, options, parameters=subject.program.parameters, device=device, extra=extra
+    )
+
+
+def rule_counts(space: Space) -> dict[str, int]:
+    """The number of constraint instances by rule id, in the order of the rules."""
+    return dict(Counter(constraint.rule for constraint in space.constraints))
+
+
+def choices_of(assignment: Mapping[Variable, int]) -> Choices:
+    """An assignment of a space as the generator's input."""
+    parameters: dict[str, int] = {}
+    codes: dict[MapId, ScheduleCode] = {}
+    sizes: dict[str, list[int]] = {}
+    for variable, value in assignment.items():
+        match variable:
+            case ParameterVariable():
+                parameters[variable.name] = value
+            case CodeVariable():
+                codes[variable.map_id] = ScheduleCode(value)
+            case LocalSizeVariable():
+                sizes.setdefault(variable.kernel, [1, 1, 1])[variable.dimension] = value
+    return Choices(parameters, codes, {k: (v[0], v[1], v[2]) for k, v in sizes.items()})
+
+
+def generate_kernels(subject: Subject, assignment: Mapping[Variable, int]) -> HostPlan:
+    """OpenCL source and host plan of one assignment."""
+    return generate(subject.require_program(), choices_of(assignment))
+
+
+def assignment_to_json(assignment: Mapping[Variable, int]) -> dict[str, Any]:
+    """``mapping`` (map id to code) and, where there are any, ``parameters`` and ``local_sizes``."""
+    choices = choices_of(assignment)
+    value: dict[str, Any] = {"mapping": {str(m): int(c) for m, c in choices.codes.items()}}
+    if choices.parameters:
+        value["parameters"] = dict(choices.parameters)
+    if choices.local_sizes:
+        value["local_sizes"] = {k: list(v) for k, v in choices.local_sizes.items()}
+    return value
+
+
+def assignment_from_json(space: Space, value: object) -> Assignment:
+    """Read what :func:`assignment_to_json` writes; codes may be numbers or names such as L0.
+
+    A bare object of map ids to codes is read as its ``mapping``. Local sizes that are not
+    given are 1. InputError names each unknown map, parameter, kernel and value.
+    """
+    if not isinstance(value, dict):
+        raise InputError(
+            Problem("", "a mapping is an object", type(value).__name__, '{"mapping": {"28": 20}}')
+        )
+    data: dict[str, Any] = {str(k): v for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if not isinstance(data.get("mapping"), dict):
+        data = {"mapping": data}
+    problems = [
+        Problem(f"/{key}", "unknown field", allowed="mapping, parameters, local_sizes, schema")
+        for key in data
+        if key not in ("mapping", "parameters", "local_sizes", "schema")
+    ]
+    known = {_key(variable): variable for variable, _ in space.variables}
+    assignment: Assignment = {}
+
+    def put(path: str, key: tuple[str, ...], raw: Any, read_code: bool) -> None:
+        variable = known.get(key)
+        if variable is None:
+            problems.append(Problem(path, "there is nothing of this name to choose"))
+            return
+        try:
+            if read_code:
+                assignment[variable] = int(parse_code(raw))
+                return
+        except InputError as error:
+            problems.extend(
+                Problem(path, p.message, p.found, p.allowed, p.remedy) for p in error.problems
+            )
+            return
+        if isinstance(raw, bool) or not isinstance(raw, int):
+            problems.append(Problem(path, "is not an integer", repr(raw)))
+            return
+        assignment[variable] = raw
+
+    for map_id, code in data["mapping"].items():
+        put(f"/mapping/{map_id}", ("code", str(map_id)), code, True)
+    for field, kind in (("parameters", "parameter"),):
+        for name, raw in _object(data, field, problems).items():
+            put(f"/{field}/{name}", (kind, str(name)), raw, False)
+    for kernel, raw in _object(data, "local_sizes", problems).items():
+        if not isinstance(raw, list) or len(raw) != len(DIMENSIONS):  # pyright: ignore[reportUnknownArgumentType]
+            problems.append(
+                Problem(f"/local_sizes/{kernel}", "is not a list of three sizes", repr(raw))
+            )
+            continue
+        for d in DIMENSIONS:
+            put(f"/local_sizes/{kernel}/{d}", ("size", str(kernel), str(d)), raw[d], False)
+    if problems:
+        raise InputError(problems)
+    for variable, _ in space.variables:
+        if isinstance(variable, LocalSizeVariable):
+            assignment.setdefault(variable, 1)
+    return assignment
+
+
+def _object(data: dict[str, Any], field: str, problems: list[Problem]) -> dict[Any, Any]:
+    value = data.get(field, {})
+    if isinstance(value, dict):
+        return value  # pyright: ignore[reportUnknownVariableType]
+    problems.append(Problem(f"/{field}", "is not an object", type(value).__name__))
+    return {}
+
+
+def _key(variable: Variable) -> tuple[str, ...]:
+    match variable:
+        case CodeVariable():
+            return ("code", str(variable.map_id))
+        case ParameterVariable():
+            return ("parameter", variable.name)
+        case LocalSizeVariable():
+            return ("size", variable.kernel, str(variable.dimension))
