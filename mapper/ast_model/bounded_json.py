@@ -43,8 +43,10 @@ def loads_bounded(text: str | bytes, max_bytes: int = MAX_BYTES, max_depth: int 
         elif bracket in ("]", "}"):
             depth -= 1
         if depth > max_depth:
-            raise InputError(Problem("", "the JSON text is nested too deeply",
-                                     f"over {max_depth} levels", f"{max_depth} levels"))  # fmt: skip
+            limit = f"{max_depth} levels"
+            raise InputError(
+                Problem("", "the JSON text is nested too deeply", f"over {limit}", limit)
+            )
     try:
         return json.loads(
             text,

@@ -69,7 +69,9 @@ def nest_from_json(value: object) -> NestDocument:
         reader_top.get("divides", []), "/divides", lambda item, path: _divides(reader, item, path)
     )
     names = frozenset(name for name, _ in symbols) if "symbols" in reader_top else None
-    entries, roots = _read_tree(reader, reader_top.get("tree", []), names)
+    if "tree" not in reader_top:
+        reader.finish()
+    entries, roots = _read_tree(reader, reader_top.get("tree"), names)
     reader.finish()
     nest = Nest(str(reader_top.get("name", "nest")), _build(entries, roots))
     return NestDocument(nest, requirements, symbols)
