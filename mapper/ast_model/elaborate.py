@@ -556,7 +556,7 @@ class _Elaborator:
     def scalar(self, node: Node, env: Environment) -> ScalarView:
         match node:
             case Literal():
-                return ScalarView(ScalarType(), Constant(node.value), frozenset((Memory.PRIVATE,)))
+                return ScalarView(ScalarType(), Constant(node.value), frozenset())
             case Call():
                 function = self.program.function(node.function)
                 assert function is not None

@@ -158,11 +158,12 @@ def _nest_maps(statements: tuple[Statement, ...]) -> Iterator[NestMap]:
         yield NestMap(
             statement.map_id,
             statement.trip,
-            statement.reads,
+            statement.reads or frozenset((Memory.PRIVATE,)),
             statement.writes,
             statement.perfectly_nested,
             tuple(_nest_maps(statement.body)),
             tuple(_direct_writes(statement.body)),
+            reads_constants=not statement.reads,
         )
 
 

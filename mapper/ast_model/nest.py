@@ -21,7 +21,8 @@ class NestMap:
     ``reads`` are the memories of its argument and of buffers that its body captures;
     ``writes`` is the memory of its result. ``perfectly_nested``: it is the whole body of
     the map around it, applied to that map's parameter. ``nested`` stand in data-flow
-    order. ``leaf_writes`` are the memories of writes that stand in its body under no
+    order. A map over nothing but constants ``reads_constants``: the paper counts its argument as
+    private memory, though there is no buffer. ``leaf_writes`` are the memories of writes that stand in its body under no
     further map.
     """
 
@@ -32,10 +33,15 @@ class NestMap:
     perfectly_nested: bool
     nested: tuple[NestMap, ...]
     leaf_writes: tuple[Memory, ...]
+    reads_constants: bool = False
 
     def uses(self, memory: Memory) -> bool:
         """True if the map reads or writes this memory."""
         return memory in self.reads or self.writes is memory
+
+    def touches(self, memory: Memory) -> bool:
+        """As :meth:`uses`, but a constant argument is no memory."""
+        return self.writes is memory or (memory in self.reads and not self.reads_constants)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,12 +83,11 @@ def buffer_view(buffer: Buffer, type_: Type, indices: tuple[Expr, ...] = ()) -> 
 
 
 def fill_view(type_: Type, value: float) -> View:
-    """An array of one constant; counted as private memory, for it lives in the code."""
-    private = frozenset((Memory.PRIVATE,))
+    """An array of one constant; it lives in the code and in no memory."""
     if isinstance(type_, ArrayType):
         element = type_.element
-        return ArrayView(type_, lambda _: fill_view(element, value), private)
-    return ScalarView(type_, Constant(value), private)
+        return ArrayView(type_, lambda _: fill_view(element, value), frozenset())
+    return ScalarView(type_, Constant(value), frozenset())
 
 
 def guard_view(view: View, guard: Guard, otherwise: float) -> View:

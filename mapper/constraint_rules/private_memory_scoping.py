@@ -61,7 +61,7 @@ def produce_strict(context: NestContext, options: RuleOptions) -> Iterator[Const
     a copy of a private result, so that a parallel map may read it.
     """
     for item in context.maps:
-        bound = item.uses(Memory.PRIVATE)
+        bound = item.touches(Memory.PRIVATE)
         if options.replicate_private:
             bound = item.writes is Memory.PRIVATE
         if bound:
