@@ -60,9 +60,8 @@ def used_in_kernel(context: NestContext, code: int) -> Predicate:
 
 def used_only_if_in(context: NestContext, maps: tuple[MapId, ...], code: int) -> Predicate:
     """If the kernel uses the code at all, then these maps do."""
-    inside = frozenset(maps)
-    elsewhere = [map_id for map_id in context.map_ids if map_id not in inside]
-    return any_of(used_in(maps, (code,)), negate(used_in(elsewhere, (code,))))
+    # Every chain asks whether the kernel uses the code: one part that all share when lowered.
+    return any_of(used_in(maps, (code,)), negate(used_in_kernel(context, code)))
 
 
 def fused_trip_count(path: tuple[MapId, ...], context: NestContext) -> IntTerm | None:

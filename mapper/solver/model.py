@@ -80,3 +80,13 @@ def build_model(space: Space, pins: Assignment = NO_PINS) -> Model:
     for constraint in space.constraints:
         lowering.add(bind(constraint.predicate, fixed))
     return Model(lowering, space, fixed)
+
+
+def solver_with(*, seed: int = 0, time_limit_s: float | None = None) -> cp_model.CpSolver:
+    """A solver with one worker, so that it is complete and reproducible."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    if time_limit_s is not None:
+        solver.parameters.max_time_in_seconds = time_limit_s
+    return solver
