@@ -94,9 +94,21 @@ class Expr:
     def __add__(self, other: ExprLike) -> Expr:
         other = as_expr(other)
         total = dict(self.terms)
+        cancelled: list[Expr] = []
         for monomial, coefficient in other.terms:
-            total[monomial] = total.get(monomial, 0) + coefficient
-        return Expr.from_terms(total)
+            if monomial not in total:
+                total[monomial] = coefficient
+                continue
+            summed = total.pop(monomial) + coefficient
+            product = _cancel(summed, monomial)  # a/2 + a/2 = a
+            if product is None:
+                total[monomial] = summed
+            else:
+                cancelled.append(product)
+        result = Expr.from_terms(total)
+        for product in cancelled:
+            result = result + product
+        return result
 
     __radd__ = __add__
 
@@ -135,8 +147,11 @@ class Expr:
             body = _term_text(abs(coefficient), monomial)
             if text:
                 text += f" {sign} {body}"
+            elif sign == "+":
+                text = body
             else:
-                text = body if sign == "+" else f"-{body}"
+                # -a/b would be read as (-a)/b, which is another term.
+                text = f"-({body})" if coefficient == -1 and _is_division(monomial) else f"-{body}"
         return text
 
     def __repr__(self) -> str:
@@ -493,10 +508,15 @@ def _term_text(coefficient: int, monomial: Monomial) -> str:
     return "*".join(factors)
 
 
+def _is_division(monomial: Monomial) -> bool:
+    """True if it prints as ``a/b``, without parentheses of its own."""
+    return len(monomial) == 1 and isinstance(monomial[0], Quotient) and monomial[0].exact
+
+
 def _paren(expression: Expr) -> str:
     if len(expression.terms) == 1:
         (monomial, coefficient) = expression.terms[0]
-        plain = len(monomial) == 1 and not (isinstance(monomial[0], Quotient) and monomial[0].exact)
+        plain = len(monomial) == 1 and not _is_division(monomial)
         if not monomial or (coefficient == 1 and plain):
             return str(expression)
     return f"({expression})"

@@ -44,6 +44,7 @@ class _Entry:
     writes: Memory = Memory.GLOBAL
     perfectly_nested: bool = False
     leaf_writes: tuple[Memory, ...] | None = None
+    reads_constants: bool = False
     nested: list[int] = field(default_factory=list[int])
 
 
@@ -51,8 +52,8 @@ def nest_from_json(value: object) -> NestDocument:
     """The nest of a JSON text (str or bytes) or of a JSON value.
 
     ``tree`` is one map or a list of them. A map with nothing nested writes its ``writes``;
-    the optional ``leaf_writes`` says what others write under no further map. Raises
-    InputError with all problems.
+    the optional ``leaf_writes`` says what others write under no further map, and
+    ``reads_constants`` that the argument is a constant. Raises InputError with all problems.
     """
     if isinstance(value, str | bytes):
         value = loads_bounded(value)
@@ -99,6 +100,8 @@ def nest_to_json(document: NestDocument | Nest) -> dict[str, Any]:
         }
         if current.leaf_writes != _default_leaf_writes(current.writes, bool(current.nested)):
             tree["leaf_writes"] = [memory.value for memory in current.leaf_writes]
+        if current.reads_constants:
+            tree["reads_constants"] = True
         siblings.append(tree)
         stack += [(inner, nested) for inner in reversed(current.nested)]
     result: dict[str, Any] = {"schema": NEST_SCHEMA, "name": document.nest.name}
@@ -170,7 +173,7 @@ def _read_map(
     reader: JsonReader, raw: object, path: str, entry: _Entry, names: frozenset[str] | None
 ) -> list[object]:
     """Reads a map's own fields into ``entry``; what is nested in it comes back as it is."""
-    fields = reader.object(raw, path, _NODE_FIELDS, ("leaf_writes",))
+    fields = reader.object(raw, path, _NODE_FIELDS, ("leaf_writes", "reads_constants"))
     if fields is None:
         return []
     inner = reader.list(fields.get("nested", []), pointer(path, "nested"))
@@ -187,6 +190,8 @@ def _read_map(
     if "perfectly_nested" in fields:
         where = pointer(path, "perfectly_nested")
         entry.perfectly_nested = reader.flag(fields["perfectly_nested"], where) or False
+    where = pointer(path, "reads_constants")
+    entry.reads_constants = reader.flag(fields.get("reads_constants", False), where) or False
     if "leaf_writes" in fields:
         where = pointer(path, "leaf_writes")
         entry.leaf_writes = reader.items(fields["leaf_writes"], where, reader.memory)
@@ -222,5 +227,6 @@ def _build(entries: list[_Entry], roots: list[int]) -> tuple[NestMap, ...]:
             entry.perfectly_nested,
             tuple(maps[inner] for inner in entry.nested),
             leaf_writes,
+            entry.reads_constants,
         )
     return tuple(maps[root] for root in roots)

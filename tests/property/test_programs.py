@@ -6,11 +6,11 @@ import json
 import warnings
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mapper.ast_model.codec import program_from_json, program_to_json
-from mapper.ast_model.index_expr import Expr
+from mapper.ast_model.index_expr import Expr, exact_div, symbol
 from mapper.ast_model.interpreter import interpret_all
 from mapper.ast_model.nodes import FunctionExpr
 from mapper.ast_model.printer import function_text
@@ -60,6 +60,7 @@ def test_batched_and_slow_meanings_agree(case: Case) -> None:
 
 
 @given(expressions())
+@example(-exact_div(symbol("a"), symbol("b")))
 def test_text_gives_an_expression_back(expression: Expr) -> None:
     assert parse_expr(str(expression)) == expression
 

@@ -164,11 +164,12 @@ def test_large_trees() -> None:
 
 def test_forests_and_writes_beside_nested_maps() -> None:
     inner = tree(id="b", writes="private", perfectly_nested=True)
-    outer = tree(id="a", nested=[inner], leaf_writes=["private"])
+    outer = tree(id="a", nested=[inner], leaf_writes=["private"], reads_constants=True)
     document = nest_from_json({"tree": [outer, tree(id=3)]})
     assert nest_from_json(nest_to_json(document)) == document
     context = NestContext(document.nest)
     a, b, c = context.concrete_maps
+    assert a.reads_constants and not b.reads_constants
     assert [tuple(m.id for m in chain) for chain in context.nesting_chains] == [
         ("a",), ("a", "b"), (3,)
     ]  # fmt: skip
