@@ -20,7 +20,7 @@ from mapper.constraint_rules import (
     sibling_synchronisability,
     thread_dimensionality,
 )
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.rule import Constraint, Mode, Rule, RuleOptions
 from mapper.errors import InputError, Problem
 from mapper.schedule import PAPER_CODES, VECTOR_CODES, ScheduleCode
@@ -45,10 +45,10 @@ RULES: tuple[Rule, ...] = (
 DEFAULT_OPTIONS = RuleOptions()
 
 
-def contexts_of(nests: Nest | Sequence[Nest]) -> tuple[NestContext, ...]:
+def contexts_of(nests: Nest | Sequence[Nest]) -> tuple[KernelContext, ...]:
     """The contexts of all kernels; InputError where kernels share a name or a map id."""
     items = (nests,) if isinstance(nests, Nest) else tuple(nests)
-    contexts = tuple(NestContext(nest) for nest in items)
+    contexts = tuple(KernelContext(nest) for nest in items)
     kernels: set[str] = set()
     kernel_of: dict[MapId, str] = {}
     problems: list[Problem] = []
@@ -93,7 +93,7 @@ def derive(
 
 
 def code_domain(
-    context: NestContext,
+    context: KernelContext,
     item: NestMap,
     mode: Mode = Mode.STRICT,
     options: RuleOptions = DEFAULT_OPTIONS,

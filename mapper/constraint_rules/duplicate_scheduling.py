@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.ast_model.nodes import Relation
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import has_code
 from mapper.constraint_rules.predicate import CodeVariable, all_of, compare, implies
 from mapper.constraint_rules.rule import (
@@ -25,7 +25,7 @@ from mapper.schedule import PARALLEL_CODES
 RULE_ID = "duplicate-scheduling"
 
 
-def produce(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each map with concrete maps inside."""
     del options
     for map_id in context.map_ids:

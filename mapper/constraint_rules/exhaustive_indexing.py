@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapper.constraint_rules.nest_context import Chain, NestContext
+from mapper.constraint_rules.kernel_context import KernelContext, LeafChain
 from mapper.constraint_rules.owners import PARALLEL_IN_ORDER, used_only_if_in
 from mapper.constraint_rules.predicate import all_of
 from mapper.constraint_rules.rule import (
@@ -24,7 +24,7 @@ from mapper.constraint_rules.rule import (
 RULE_ID = "exhaustive-indexing"
 
 
-def _constraint(context: NestContext, chain: Chain) -> Constraint:
+def _constraint(context: KernelContext, chain: LeafChain) -> Constraint:
     leaf = chain.maps[-1] if chain.maps else context.nest.name
     return Constraint(
         id=f"{RULE_ID}/{leaf}",
@@ -43,7 +43,7 @@ def _constraint(context: NestContext, chain: Chain) -> Constraint:
     )
 
 
-def produce_paper(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce_paper(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each chain."""
     del options  # the printed rule knows no switch
     for chain in context.chains:
@@ -51,7 +51,7 @@ def produce_paper(context: NestContext, options: RuleOptions) -> Iterator[Constr
             yield _constraint(context, chain)
 
 
-def produce_strict(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce_strict(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each chain, writes under no map being a chain without maps."""
     for chain in context.chains:
         if not (options.replicate_private and chain.only_private):

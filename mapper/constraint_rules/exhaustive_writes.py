@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import PARALLEL_IN_ORDER, used_only_if_in
 from mapper.constraint_rules.predicate import all_of
 from mapper.constraint_rules.rule import (
@@ -24,7 +24,7 @@ from mapper.constraint_rules.rule import (
 RULE_ID = "exhaustive-writes"
 
 
-def produce(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each chain that writes local or global memory."""
     del options
     for chain in context.chains:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import used_in
 from mapper.constraint_rules.predicate import LocalSizeVariable, any_of, member
 from mapper.constraint_rules.rule import (
@@ -24,7 +24,7 @@ from mapper.schedule import DIMENSIONS, Level, parallel_code
 RULE_ID = "local-sizes"
 
 
-def produce(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each dimension."""
     del options
     for dimension in DIMENSIONS:

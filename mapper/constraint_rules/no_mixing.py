@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import used_in
 from mapper.constraint_rules.predicate import all_of, negate
 from mapper.constraint_rules.rule import (
@@ -24,7 +24,7 @@ from mapper.schedule import GLOBAL_CODES, LOCAL_CODES, WORK_GROUP_CODES
 RULE_ID = "no-mixing"
 
 
-def produce(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for the kernel."""
     del options
     maps = context.map_ids

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mapper.ast_model.nodes import MapId
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.predicate import (
     CodeVariable,
     IntTerm,
@@ -37,7 +37,7 @@ def is_fused(map_id: MapId) -> Predicate:
     return has_code(map_id, (ScheduleCode.FUSED,))
 
 
-def owner_has_code(context: NestContext, map_id: MapId, codes: frozenset[int]) -> Predicate:
+def owner_has_code(context: KernelContext, map_id: MapId, codes: frozenset[int]) -> Predicate:
     """The code of the map's owner is one of these (none of which is 1)."""
     result = has_code(map_id, codes)
     fused_so_far = is_fused(map_id)
@@ -53,18 +53,18 @@ def used_in(maps: Iterable[MapId], codes: Iterable[int]) -> Predicate:
     return any_of(*(has_code(map_id, wanted) for map_id in maps))
 
 
-def used_in_kernel(context: NestContext, code: int) -> Predicate:
+def used_in_kernel(context: KernelContext, code: int) -> Predicate:
     """Some map of the kernel has this code."""
     return used_in(context.map_ids, (code,))
 
 
-def used_only_if_in(context: NestContext, maps: tuple[MapId, ...], code: int) -> Predicate:
+def used_only_if_in(context: KernelContext, maps: tuple[MapId, ...], code: int) -> Predicate:
     """If the kernel uses the code at all, then these maps do."""
     # Every chain asks whether the kernel uses the code: one part that all share when lowered.
     return any_of(used_in(maps, (code,)), negate(used_in_kernel(context, code)))
 
 
-def fused_trip_count(path: tuple[MapId, ...], context: NestContext) -> IntTerm | None:
+def fused_trip_count(path: tuple[MapId, ...], context: KernelContext) -> IntTerm | None:
     """The trip count of the first map of ``path`` times those of maps fused with it below.
 
     ``path`` goes from outer to inner. None if a trip count in the run is not a number, for a

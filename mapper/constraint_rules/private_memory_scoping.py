@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from mapper.ast_model.nest import NestMap
 from mapper.ast_model.types import Memory
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import has_code, owner_has_code
 from mapper.constraint_rules.predicate import Predicate, negate
 from mapper.constraint_rules.rule import (
@@ -46,7 +46,7 @@ def _constraint(item: NestMap, predicate: Predicate) -> Constraint:
     )
 
 
-def produce_paper(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce_paper(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each map that uses private memory."""
     del options  # the printed rule knows no switch
     for item in context.maps:
@@ -54,7 +54,7 @@ def produce_paper(context: NestContext, options: RuleOptions) -> Iterator[Constr
             yield _constraint(item, negate(has_code(item.id, PARALLEL_CODES)))
 
 
-def produce_strict(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce_strict(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each map that uses private memory, about its owner.
 
     With ``replicate_private`` only a map whose result is private is bound: every thread has

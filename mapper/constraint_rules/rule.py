@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mapper.ast_model.nodes import MapId
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.predicate import Predicate
 
 
@@ -81,7 +81,7 @@ class RuleOptions:
     vectorise: bool = True
 
 
-Producer = Callable[[NestContext, RuleOptions], Iterable[Constraint]]
+Producer = Callable[[KernelContext, RuleOptions], Iterable[Constraint]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.ast_model.nodes import MapId
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import has_code, used_in
 from mapper.constraint_rules.predicate import all_of, negate
 from mapper.constraint_rules.rule import (
@@ -45,7 +45,7 @@ def _constraint(map_id: MapId, outer: tuple[MapId, ...]) -> Constraint:
     )
 
 
-def produce(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each perfectly nested map and all maps above it in its run."""
     if not options.sequential_fusion:
         return

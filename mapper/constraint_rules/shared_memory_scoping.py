@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from mapper.ast_model.nest import NestMap
 from mapper.ast_model.types import Memory
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import has_code, owner_has_code, used_in, used_only_if_in
 from mapper.constraint_rules.predicate import Predicate, all_of, any_of, negate
 from mapper.constraint_rules.rule import (
@@ -50,7 +50,7 @@ def _constraint(item: NestMap, predicate: Predicate) -> Constraint:
     )
 
 
-def produce_paper(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce_paper(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each map that uses local memory and one for the kernel."""
     del options  # the printed rule knows no switch
     users = [item for item in context.maps if item.uses(Memory.LOCAL)]
@@ -69,7 +69,7 @@ def produce_paper(context: NestContext, options: RuleOptions) -> Iterator[Constr
         )
 
 
-def _printed_parts(context: NestContext, item: NestMap) -> Iterator[Predicate]:
+def _printed_parts(context: KernelContext, item: NestMap) -> Iterator[Predicate]:
     """Rule (2) as printed: a conjunct for each chain and each work-group dimension it uses."""
     inside_group = negate(has_code(item.id, WORK_GROUP_CODES | GLOBAL_CODES))
     outer = context.outer(item.id)
@@ -81,7 +81,7 @@ def _printed_parts(context: NestContext, item: NestMap) -> Iterator[Predicate]:
             yield any_of(unused, all_of(inside_group, used_in(outer, (code,))))
 
 
-def produce_strict(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce_strict(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each map that uses local memory, about its owner."""
     del options
     for item in context.maps:

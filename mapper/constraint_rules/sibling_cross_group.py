@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import used_in
 from mapper.constraint_rules.predicate import negate
 from mapper.constraint_rules.rule import (
@@ -27,7 +27,7 @@ from mapper.schedule import GLOBAL_CODES, WORK_GROUP_CODES
 RULE_ID = "cross-group-dependence"
 
 
-def produce(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each dependence between siblings; none where buffers are known.
 
     Siblings are never perfectly nested, so an owner of a map inside them stands inside too.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mapper.ast_model.nest import NestMap
 from mapper.ast_model.nodes import MapId
 from mapper.ast_model.types import Memory
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class SiblingDependence:
         return f"{self.producer}>{self.consumer}/{self.memory.value}"
 
 
-def sibling_dependences(context: NestContext) -> Iterator[SiblingDependence]:
+def sibling_dependences(context: KernelContext) -> Iterator[SiblingDependence]:
     """Every dependence between siblings, in the order of the tree."""
     groups: list[tuple[tuple[MapId, ...], tuple[NestMap, ...]]] = [((), context.nest.roots)]
     for item in context.maps:
@@ -53,11 +53,11 @@ def sibling_dependences(context: NestContext) -> Iterator[SiblingDependence]:
                         yield SiblingDependence(producer.id, consumer.id, memory, around, inside)
 
 
-def _maps_of(context: NestContext, item: NestMap) -> tuple[MapId, ...]:
+def _maps_of(context: KernelContext, item: NestMap) -> tuple[MapId, ...]:
     return (item.id, *context.nested(item.id))
 
 
-def _maps_that_write(context: NestContext, item: NestMap, memory: Memory) -> tuple[MapId, ...]:
+def _maps_that_write(context: KernelContext, item: NestMap, memory: Memory) -> tuple[MapId, ...]:
     """The maps of the subtree on chains that write the memory (all, if none says so)."""
     subtree = _maps_of(context, item)
     on_chains = {

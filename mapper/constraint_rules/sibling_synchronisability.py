@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import fused_trip_count, has_code, used_in
 from mapper.constraint_rules.predicate import (
     FALSE,
@@ -37,7 +37,7 @@ from mapper.schedule import DIMENSIONS, LOCAL_CODES, Level, parallel_code
 RULE_ID = "synchronisability"
 
 
-def _uniform(context: NestContext, dependence: SiblingDependence) -> Iterator[Predicate]:
+def _uniform(context: KernelContext, dependence: SiblingDependence) -> Iterator[Predicate]:
     """Each local map around the barrier runs equally often in every thread."""
     for position, map_id in enumerate(dependence.around):
         trips = fused_trip_count(dependence.around[position:], context)
@@ -49,7 +49,7 @@ def _uniform(context: NestContext, dependence: SiblingDependence) -> Iterator[Pr
             )
 
 
-def produce(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each dependence between siblings; none where buffers are known."""
     del options
     if context.nest.known_buffers:

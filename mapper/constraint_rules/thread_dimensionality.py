@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.ast_model.nodes import MapId
-from mapper.constraint_rules.nest_context import NestContext
+from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import used_in
 from mapper.constraint_rules.predicate import Predicate, all_of, implies
 from mapper.constraint_rules.rule import (
@@ -33,7 +33,7 @@ def _same_dimensions(maps: tuple[MapId, ...]) -> Iterator[Predicate]:
         yield all_of(implies(local, group), implies(group, local))
 
 
-def _constraint(context: NestContext, parts: Iterator[Predicate]) -> Constraint:
+def _constraint(context: KernelContext, parts: Iterator[Predicate]) -> Constraint:
     return Constraint(
         id=f"{RULE_ID}/{context.nest.name}",
         rule=RULE_ID,
@@ -49,7 +49,7 @@ def _constraint(context: NestContext, parts: Iterator[Predicate]) -> Constraint:
     )
 
 
-def produce_paper(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce_paper(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for the kernel: every chain, both directions."""
     del options  # the printed rule knows no switch
     yield _constraint(
@@ -58,7 +58,7 @@ def produce_paper(context: NestContext, options: RuleOptions) -> Iterator[Constr
     )
 
 
-def produce_strict(context: NestContext, options: RuleOptions) -> Iterator[Constraint]:
+def produce_strict(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for the kernel; the kernel as a whole, and every chain.
 
     With ``replicate_private`` a chain that writes only private memory is exempt.

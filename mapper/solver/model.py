@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -16,6 +16,10 @@ from mapper.solver.space import Space
 NO_PINS: Mapping[Variable, int] = {}
 
 
+# How a variable's value is read: from the Boolean that is true, from an integer, or from the pins.
+Reader = tuple[Variable, tuple[tuple[int, cp_model.IntVar], ...], cp_model.IntVar | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """A CP-SAT model of a space in which some variables are pinned."""
@@ -23,6 +27,7 @@ class Model:
     lowering: Lowering
     space: Space
     pins: Mapping[Variable, int]
+    readers: tuple[Reader, ...]
 
     @property
     def cp(self) -> cp_model.CpModel:
@@ -34,19 +39,14 @@ class Model:
         value: Callable[[cp_model.IntVar], int],
     ) -> dict[Variable, int]:
         """The assignment that a solver's values stand for, pins included."""
-        cp = self.lowering.cp
         found: dict[Variable, int] = {}
-        for variable, _ in self.space.variables:
-            if variable in self.pins:
+        for variable, booleans, number in self.readers:
+            if booleans:
+                found[variable] = next(v for v, boolean in booleans if value(boolean))
+            elif number is None:
                 found[variable] = self.pins[variable]
-                continue
-            literals = self.lowering.value_literals(variable)
-            if literals is None:
-                number = self.lowering.integer_of(variable)
-                assert number is not None
-                found[variable] = value(cp.variable(number))
             else:
-                found[variable] = next(v for v, b in literals.items() if value(cp.variable(b)))
+                found[variable] = value(number)
         return found
 
 
@@ -79,7 +79,18 @@ def build_model(space: Space, pins: Assignment = NO_PINS) -> Model:
     )
     for constraint in space.constraints:
         lowering.add(bind(constraint.predicate, fixed))
-    return Model(lowering, space, fixed)
+    return Model(lowering, space, fixed, tuple(_readers(space, lowering, fixed)))
+
+
+def _readers(space: Space, lowering: Lowering, pins: Assignment) -> Iterator[Reader]:
+    cp = lowering.cp
+    for variable, _ in space.variables:
+        literals = None if variable in pins else lowering.value_literals(variable)
+        integer = None if variable in pins else lowering.integer_of(variable)
+        if literals is not None:
+            yield variable, tuple((v, cp.variable(b)) for v, b in literals.items()), None
+        else:
+            yield variable, (), None if integer is None else cp.variable(integer)
 
 
 def solver_with(*, seed: int = 0, time_limit_s: float | None = None) -> cp_model.CpSolver:
