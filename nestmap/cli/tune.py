@@ -1,0 +1,129 @@
+"""``nestmap tune``: measure candidates on a device and keep the time-memory front."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nestmap.cli.exit_codes import ExitCode
+from nestmap.cli.output import note, write_json, write_table, write_text
+
+if TYPE_CHECKING:
+    from mapper.pipeline import Subject
+    from worker.devices.interface import MeasuringDevice
+
+#: Variants of a layer that are tuned unless others are asked for.
+TUNED_VARIANTS = ("direct", "partial")
+NULL_DEVICE = "null"
+
+
+def tune(
+    x: Annotated[str, typer.Argument(metavar="X", help="A layer (vgg16/24), or a file.")],
+    variant: Annotated[
+        list[str] | None, typer.Option(help="A layer's variant; may be repeated.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="host, opencl:<platform>/<device>, or null (invented times).")
+    ] = "host",
+    db: Annotated[Path, typer.Option(help="The store; created if absent.")] = Path(
+        "nestmap.sqlite3"
+    ),
+    candidates: Annotated[
+        int | None, typer.Option(min=1, help="Stop at this many, stored ones included.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="Stop after this time (60 unless told).")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed is another study.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the best kernel and its host plan here.")
+    ] = None,
+    baselines: Annotated[
+        bool, typer.Option(help="Measure plain kernels and im2col beside the best (layers).")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Tune X on a device: every candidate is verified, timed and stored at once.
+
+    Ctrl-C stops with everything stored; the same command goes on from there.
+    """
+    from rich.console import Console
+
+    from db.store import Store
+    from nestmap.tuning.baselines import compare_with_baselines
+    from nestmap.tuning.display import (
+        BASELINE_COLUMNS,
+        BASELINE_NUMBERS,
+        FRONT_COLUMNS,
+        FRONT_NUMBERS,
+        ProgressDisplay,
+        baseline_rows,
+        front_rows,
+        state_text,
+    )
+    from nestmap.tuning.output import result_json, write_best
+    from nestmap.tuning.reference import make_workload
+    from nestmap.tuning.run import INPUT_SEED, Budget
+    from nestmap.tuning.run import tune as run_tuning
+
+    if candidates is None and seconds is None:
+        seconds = 60.0
+    budget = Budget(candidates, seconds)
+    subjects = _subjects(x, variant)
+    layer = subjects[0].layer
+    terminal = Console(stderr=True)
+    with _open_device(device) as opened, Store.open(db) as store:
+        with ProgressDisplay(terminal, budget) as display:
+            result = run_tuning(subjects, opened, store, seed=seed, budget=budget, listener=display)
+        best = result.front[0] if result.front else None
+        files = write_best(best, out) if best is not None and out is not None else ()
+        contestants = ()
+        wanted = baselines and device != NULL_DEVICE and result.reason != "interrupted"
+        if wanted and best is not None and layer is not None:
+            note("comparing with plain kernels and im2col + BLAS")
+            workload = make_workload(subjects[0], INPUT_SEED, {})
+            contestants = compare_with_baselines(layer, workload, opened, best.plan)
+    if as_json:
+        value = result_json(
+            result,
+            label=subjects[0].label,
+            layer=layer,
+            seed=seed,
+            contestants=contestants,
+            files=files,
+        )
+        write_json(value)
+    else:
+        write_text(f"ended by {result.reason}: {state_text(result.state)}")
+        if result.front:
+            write_table(FRONT_COLUMNS, front_rows(result.front, layer), "front", FRONT_NUMBERS)
+        if contestants:
+            write_table(
+                BASELINE_COLUMNS, baseline_rows(contestants), "in turns with it", BASELINE_NUMBERS
+            )
+        for path in files:
+            write_text(f"wrote {path}")
+    if best is None:
+        raise typer.Exit(ExitCode.NEGATIVE)
+
+
+def _subjects(x: str, variants: list[str] | None) -> tuple[Subject, ...]:
+    """What X names, a layer in each variant; X is read once (it may be standard input)."""
+    from mapper.pipeline import subject_of_layer
+    from nestmap.subjects import load_subject
+
+    first = load_subject(x, variants[0] if variants else None)
+    first.require_program()
+    if first.layer is None:
+        return (first,)
+    names = tuple(dict.fromkeys(variants or TUNED_VARIANTS))
+    return tuple(subject_of_layer(first.layer, name) for name in names)
+
+
+def _open_device(spec: str) -> MeasuringDevice:
+    from worker.devices.null import NullDevice
+    from worker.measuring import MeasuringChild
+
+    return NullDevice() if spec == NULL_DEVICE else MeasuringChild(spec)

@@ -1,0 +1,313 @@
+"""The tuning run: draw, generate, measure, store at once; stop at any time and go on later."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from db.records import CandidateRecord, Study
+from db.store import Store
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.predicate import ParameterVariable
+from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, NestmapError, Problem
+from mapper.host_plan import HostPlan
+from mapper.measurement import Timeout
+from mapper.pipeline import Subject, derive_space
+from nestmap.tuning.candidates import Candidate, Draw, draw_with_sampler, rebuild
+from nestmap.tuning.events import (
+    CandidateMeasured,
+    CandidateRefused,
+    Listener,
+    RunEnded,
+    RunStarted,
+    State,
+    silent,
+)
+from nestmap.tuning.progress import Point, Tally
+from nestmap.tuning.reference import Workload, make_workload
+from nestmap.tuning.strategy import BATCH, RandomStrategy, Source
+from worker.devices.interface import MeasuringDevice
+from worker.measuring import Protocol
+
+#: Facts that say which device and software this is, and do not change from run to run.
+_IDENTITY = (
+    "device.name",
+    "device.version",
+    "device.kind",
+    "device.compute_units",
+    "driver.version",
+    "platform.name",
+    "platform.version",
+    "cpu.model",
+    "cpu.cores_allowed",
+)
+INPUT_SEED = 0
+TUNING_PROTOCOL = Protocol(slow_after_ms=200.0, budget_ms=1000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """When a run ends. ``candidates`` counts stored ones too, so that a finished run that is
+    started again measures nothing; ``seconds`` are of this run."""
+
+    candidates: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.candidates is not None and self.candidates < 1:
+            raise InputError(Problem("candidates", "must be positive", str(self.candidates)))
+        if self.seconds is not None and not self.seconds > 0:
+            raise InputError(Problem("seconds", "must be positive", str(self.seconds)))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutPolicy:
+    """How long one candidate may take, compiling and verifying included.
+
+    ``factor`` times the best so far, within ``least_s`` and ``most_s``: what is that much
+    slower is hopeless.
+    """
+
+    least_s: float = 10.0
+    most_s: float = 60.0
+    factor: float = 20.0
+
+    def timeout_s(self, best_ms: float | None) -> float:
+        """The time for the next candidate."""
+        if best_ms is None:
+            return self.most_s
+        return min(self.most_s, max(self.least_s, self.factor * best_ms / 1e3))
+
+
+@dataclass(frozen=True, slots=True)
+class FrontEntry:
+    """A point of the front with what is needed to show, write and run it."""
+
+    time_ms: float
+    memory_bytes: int
+    extra_bytes: int
+    candidate: str
+    subject: Subject
+    record: CandidateRecord
+    plan: HostPlan
+
+
+@dataclass(frozen=True, slots=True)
+class TuningResult:
+    """What a run leaves behind. ``refused`` are assignments without a kernel: defects."""
+
+    reason: str
+    state: State
+    front: tuple[FrontEntry, ...]
+    device_facts: Mapping[str, str]
+    refused: tuple[str, ...] = ()
+
+
+def tune(
+    subjects: Sequence[Subject],
+    device: MeasuringDevice,
+    store: Store,
+    *,
+    seed: int = 0,
+    budget: Budget = Budget(),
+    mode: Mode = Mode.STRICT,
+    options: RuleOptions = DEFAULT_OPTIONS,
+    listener: Listener = silent,
+    draw: Draw = draw_with_sampler,
+    timeouts: TimeoutPolicy = TimeoutPolicy(),
+    protocol: Protocol = TUNING_PROTOCOL,
+    batch: int = BATCH,
+    clock: Callable[[], float] = time.monotonic,
+) -> TuningResult:
+    """Measure candidates of all subjects (variants of one thing) in turns until the budget ends.
+
+    Every outcome is in the store before the next candidate starts. Ctrl-C ends the run like
+    a spent budget. A run with the same subjects, device and seed goes on where the last one
+    stopped and measures nothing twice. Raises InputError, DeviceError and StoreError.
+    """
+    if not subjects:
+        raise InputError(Problem("subjects", "there is nothing to tune"))
+    run = _Run(subjects, device, store, seed, mode, options, listener, clock)
+    strategy = RandomStrategy(run.sources, run.profile, seed, draw, run.refuse, batch)
+    try:
+        reason = run.loop(strategy, budget, timeouts, protocol)
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    result = run.result(reason)
+    listener(RunEnded(reason, result.state))
+    return result
+
+
+class _Run:
+    """The state of one run."""
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        device: MeasuringDevice,
+        store: Store,
+        seed: int,
+        mode: Mode,
+        options: RuleOptions,
+        listener: Listener,
+        clock: Callable[[], float],
+    ) -> None:
+        self._device = device
+        self._store = store
+        self._listener = listener
+        self._clock = clock
+        self._started = clock()
+        self._refused: list[str] = []
+        self._workloads: dict[str, Workload] = {}
+        self.profile: DeviceProfile = device.profile()
+        self.facts = device.facts()
+        device_id = store.add_device(self.profile.name, _identity(self.facts))
+        self.sources: list[Source] = []
+        self.studies: list[Study] = []
+        for index, subject in enumerate(subjects):
+            text = json.dumps(subject_json(subject))
+            program_hash = store.add_program(subject_json(subject)["schema"], text)
+            space = derive_space(subject, mode, self.profile, options)
+            self.sources.append(Source(index, subject, space, program_hash))
+            self.studies.append(
+                store.open_study(
+                    program_hash,
+                    device_id,
+                    mode=mode.value,
+                    seed=seed,
+                    label=subject.label,
+                    variant=subject.variant,
+                )
+            )
+        variants = tuple(subject.variant or subject.label for subject in subjects)
+        self._tally = Tally(variants)
+        self._measured: list[set[str]] = []
+        for index, study in enumerate(self.studies):
+            self._measured.append(set())
+            for stored in store.measurements(study):
+                self._measured[index].add(stored.candidate_id)
+                self._tally.add(index, stored.candidate_id, stored.outcome, stored.memory_bytes)
+        listener(RunStarted(self.profile.name, variants, self._tally.tried))
+
+    def refuse(self, source: Source, error: NestmapError) -> None:
+        """Note an assignment that has no kernel, or a space that gives none."""
+        variant = source.subject.variant or source.subject.label
+        self._refused.append(f"{variant}: {error}")
+        self._listener(CandidateRefused(variant, str(error)))
+
+    def loop(
+        self,
+        strategy: RandomStrategy,
+        budget: Budget,
+        timeouts: TimeoutPolicy,
+        protocol: Protocol,
+    ) -> str:
+        """Measure until something ends the run; the reason."""
+        while True:
+            if budget.candidates is not None and self._tally.tried >= budget.candidates:
+                return "candidates"
+            if budget.seconds is not None and self._elapsed() >= budget.seconds:
+                return "seconds"
+            candidate = strategy.ask()
+            if candidate is None:
+                return "exhausted"
+            if candidate.id in self._measured[candidate.subject_index]:
+                continue
+            timeout_s = timeouts.timeout_s(self._tally.best.time_ms if self._tally.best else None)
+            left_s = timeout_s
+            if budget.seconds is not None:
+                left_s = budget.seconds - self._elapsed()
+                if left_s <= 0:
+                    return "seconds"
+            if not self._measure(candidate, strategy, min(timeout_s, left_s), timeout_s, protocol):
+                return "seconds"
+
+    def _measure(
+        self,
+        candidate: Candidate,
+        strategy: RandomStrategy,
+        timeout_s: float,
+        full_timeout_s: float,
+        protocol: Protocol,
+    ) -> bool:
+        """Measure and store; False when the run's end cut the candidate off."""
+        key, workload = self._workload(candidate)
+        outcome = self._device.measure(
+            candidate.plan,
+            workload=key,
+            candidate=candidate.id,
+            tolerance=workload.tolerance,
+            protocol=protocol,
+            timeout_s=timeout_s,
+        )
+        if isinstance(outcome, Timeout) and timeout_s < full_timeout_s:
+            # It had less than its due: that says nothing about it, and another run may tell.
+            return False
+        study = self.studies[candidate.subject_index]
+        self._store.add_measurement(study, candidate.record, outcome, candidate.plan.memory_bytes)
+        self._measured[candidate.subject_index].add(candidate.id)
+        memory = candidate.plan.memory_bytes
+        self._tally.add(candidate.subject_index, candidate.id, outcome, memory)
+        strategy.tell(candidate, outcome)
+        state = self._tally.state(self._elapsed())
+        self._listener(CandidateMeasured(candidate.id, candidate.variant, outcome, state))
+        return True
+
+    def _workload(self, candidate: Candidate) -> tuple[str, Workload]:
+        """The reference of a candidate's subject, made and uploaded at its first use."""
+        source = self.sources[candidate.subject_index]
+        layer = source.subject.layer
+        # All variants of a layer have the same inputs and the same reference.
+        key = source.program_hash if layer is None else json.dumps(layer.to_json())
+        if key not in self._workloads:
+            parameters = {
+                variable.name: value
+                for variable, value in candidate.assignment.items()
+                if isinstance(variable, ParameterVariable)
+            }
+            workload = make_workload(source.subject, INPUT_SEED, parameters)
+            self._device.upload_workload(key, workload.inputs, workload.expected)
+            self._workloads[key] = workload
+        return key, self._workloads[key]
+
+    def result(self, reason: str) -> TuningResult:
+        """The front, each point rebuilt from its row in the store."""
+        return TuningResult(
+            reason=reason,
+            state=self._tally.state(self._elapsed()),
+            front=tuple(self._entry(point) for point in self._tally.front),
+            device_facts=self.facts,
+            refused=tuple(self._refused),
+        )
+
+    def _entry(self, point: Point) -> FrontEntry:
+        source = self.sources[point.subject_index]
+        record = self._store.candidate(point.candidate)
+        plan = rebuild(source.subject, source.space, record)
+        return FrontEntry(
+            point.time_ms,
+            point.memory_bytes,
+            plan.extra_bytes,
+            point.candidate,
+            source.subject,
+            record,
+            plan,
+        )
+
+    def _elapsed(self) -> float:
+        return self._clock() - self._started
+
+
+def _identity(facts: Mapping[str, str]) -> dict[str, str]:
+    return {key: facts[key] for key in _IDENTITY if key in facts}
+
+
+def subject_json(subject: Subject) -> dict[str, Any]:
+    """The subject's program as a versioned JSON value; InputError for a bare nest tree."""
+    subject.require_program()
+    return subject.to_json()

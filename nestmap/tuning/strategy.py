@@ -1,0 +1,156 @@
+"""Which candidate comes next. A strategy is asked for one and told how it went."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, LimitError, NestmapError, UnsatisfiableError
+from mapper.measurement import Outcome
+from mapper.pipeline import Subject
+from mapper.solver.space import Space
+from nestmap.tuning.candidates import Candidate, Draw, candidate_of, derived_seed
+from nestmap.tuning.proxy import guessed_cost
+
+BATCH = 8
+#: The share of a batch that comes in random order, so that the guess cannot hide anything.
+RANDOM_SHARE = 0.25
+#: Batches in a row without a new candidate after which a space is taken as exhausted.
+_BARREN_BATCHES = 3
+
+
+class Strategy(Protocol):
+    """The search's choice of candidates; ``ask`` and ``tell`` take turns."""
+
+    def ask(self) -> Candidate | None:
+        """The next candidate, never the same one twice; None when there are no more."""
+        ...
+
+    def tell(self, candidate: Candidate, outcome: Outcome) -> None:
+        """What became of a candidate, stored ones of an earlier run included."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One subject to draw from: its space, and its program's name in the store."""
+
+    index: int
+    subject: Subject
+    space: Space
+    program_hash: str
+
+
+#: Told of every assignment without a kernel, and of a space that cannot be drawn from.
+Refused = Callable[[Source, NestmapError], None]
+
+
+def _ignore(source: Source, error: NestmapError) -> None:
+    del source, error
+
+
+class RandomStrategy:
+    """Draws batches of random candidates, the subjects in turns, likely good ones first.
+
+    The order depends on the seed, the subjects and the device alone, never on times, so an
+    interrupted run goes on where it stopped.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        device: DeviceProfile,
+        seed: int,
+        draw: Draw,
+        refused: Refused = _ignore,
+        batch: int = BATCH,
+    ) -> None:
+        self._queues = [_Queue(source, device, seed, draw, refused, batch) for source in sources]
+        self._turn = 0
+
+    def ask(self) -> Candidate | None:
+        """The next candidate of the subject whose turn it is."""
+        while self._queues:
+            self._turn %= len(self._queues)
+            candidate = self._queues[self._turn].next()
+            if candidate is not None:
+                self._turn += 1
+                return candidate
+            del self._queues[self._turn]
+        return None
+
+    def tell(self, candidate: Candidate, outcome: Outcome) -> None:
+        """Random search learns nothing."""
+        del candidate, outcome
+
+
+class _Queue:
+    """The candidates of one subject in the order in which they are tried."""
+
+    def __init__(
+        self,
+        source: Source,
+        device: DeviceProfile,
+        seed: int,
+        draw: Draw,
+        refused: Refused,
+        batch: int,
+    ) -> None:
+        self._source = source
+        self._device = device
+        self._seed = seed
+        self._draw = draw
+        self._refused = refused
+        self._batch = batch
+        self._drawn = 0
+        self._over = False
+        self._waiting: list[Candidate] = []
+        self._seen: set[str] = set()
+
+    def next(self) -> Candidate | None:
+        barren = 0
+        while not self._waiting and not self._over and barren < _BARREN_BATCHES:
+            self._waiting = self._new_batch()
+            barren += 1
+        return self._waiting.pop(0) if self._waiting else None
+
+    def _new_batch(self) -> list[Candidate]:
+        source = self._source
+        # By variant, not by position: the order must not depend on what else is tuned.
+        seed = derived_seed(self._seed, source.program_hash, self._drawn)
+        self._drawn += 1
+        found: list[tuple[float, Candidate]] = []
+        try:
+            assignments = self._draw(source.space, self._batch, seed)
+        except (UnsatisfiableError, LimitError) as error:
+            self._refused(source, error)
+            self._over = True
+            return []
+        for assignment in assignments:
+            try:
+                candidate = candidate_of(
+                    source.index, source.subject, source.program_hash, assignment
+                )
+            except InputError as error:
+                self._refused(source, error)
+                continue
+            if candidate.id not in self._seen:
+                self._seen.add(candidate.id)
+                program = source.subject.require_program()
+                found.append((guessed_cost(program, candidate, self._device), candidate))
+        return _ordered(found, random.Random(seed))
+
+
+def _ordered(
+    candidates: list[tuple[float, Candidate]], generator: random.Random
+) -> list[Candidate]:
+    """Cheapest guess first, but for each place with some probability any of the rest."""
+    left = sorted(candidates, key=lambda pair: (pair[0], pair[1].id))
+    ordered: list[Candidate] = []
+    while left:
+        lucky = generator.random() < RANDOM_SHARE
+        ordered.append(left.pop(generator.randrange(len(left)) if lucky else 0)[1])
+    return ordered
