@@ -1,0 +1,159 @@
+"""``nestmap kernel``: OpenCL source and host plan of one mapping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.errors import InputError, Problem, UnsatisfiableError
+from mapper.host_plan import HostPlan
+from mapper.pipeline import (
+    Assignment,
+    assignment_to_json,
+    derive_space,
+    generate_kernels,
+)
+from nestmap.cli.check import judge_file, violation_to_json
+from nestmap.cli.exit_codes import ExitCode
+from nestmap.cli.output import mapping_fields, note, write_json, write_problems, write_table
+from nestmap.cli.output import write_text as write_out
+from nestmap.cli.request import (
+    DEFAULT_TIME_LIMIT_S,
+    DeviceOption,
+    JsonOption,
+    ModeOption,
+    Request,
+    SeedOption,
+    TimeLimitOption,
+    VariantOption,
+    XArgument,
+    prepare,
+)
+from nestmap.device_limits import DEFAULT_DEVICE
+from nestmap.mappings import Verdict
+
+
+def kernel(
+    x: XArgument,
+    mapping: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MAPPING.json]",
+            help="A file as solve --json writes it a line; without one a mapping is drawn.",
+            show_default=False,
+        ),
+    ] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw a mapping with --seed.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the source into a file.")
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show buffers and launches instead of the source.")
+    ] = False,
+    time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
+    variant: VariantOption = None,
+    mode: ModeOption = Mode.STRICT,
+    device: DeviceOption = DEFAULT_DEVICE,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+) -> None:
+    """Print the OpenCL kernels of a mapping, and what the host does to run them."""
+    if mapping is not None and sample:
+        raise InputError(Problem("--sample", "a mapping is given, so none can be drawn", mapping))
+    request = prepare(x, variant, mode, device)
+    request.subject.require_program()
+    if mapping is None:
+        assignment = _drawn(request, seed)
+    else:
+        verdict = judge_file(request, mapping, time_limit)
+        if not verdict.valid:
+            _refuse(verdict, json_output)
+        if verdict.assumed:
+            assumed = assignment_to_json(verdict.assumed)
+            del assumed["mapping"]
+            note(f"assumed {mapping_fields(assumed)}")
+        assignment = verdict.assignment
+    if request.mode is Mode.PAPER:
+        assignment = _with_values(request, assignment)
+    host_plan = generate_kernels(request.subject, assignment)
+    if out is not None:
+        _write_file(out, host_plan.source)
+    if json_output:
+        write_json({**host_plan.to_json(), "choices": assignment_to_json(assignment)})
+    elif plan:
+        _write_plan(host_plan)
+    elif out is None:
+        write_out(host_plan.source)
+
+
+def _drawn(request: Request, seed: int) -> Assignment:
+    # Loads the solver.
+    from mapper.solver.sampling import sample
+
+    return next(iter(sample(request.space, 1, seed)))
+
+
+def _with_values(request: Request, codes: Assignment) -> Assignment:
+    """Tuning parameters and local sizes for a mapping that paper mode accepts."""
+    from mapper.solver.sampling import complete
+
+    space = derive_space(request.subject, Mode.STRICT, request.device, RuleOptions())
+    try:
+        return complete(space, codes)
+    except UnsatisfiableError:
+        raise UnsatisfiableError(
+            Problem(
+                request.subject.label,
+                "the rules as printed accept this mapping, the strict ones do not, so there is "
+                "no kernel for it",
+                remedy="nestmap check in strict mode says why; --mode strict draws others",
+            )
+        ) from None
+
+
+def _refuse(verdict: Verdict, json_output: bool) -> None:
+    if json_output:
+        write_json(
+            {"valid": False, "violations": [violation_to_json(v) for v in verdict.violations]}
+        )
+    write_problems(
+        "invalid-mapping",
+        [Problem(v.constraint, v.sentence, remedy=v.remedy) for v in verdict.violations],
+        json_output,
+    )
+    raise typer.Exit(ExitCode.NEGATIVE)
+
+
+def _write_file(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(Problem("--out", f"cannot be written: {reason}", str(path))) from None
+
+
+def _write_plan(plan: HostPlan) -> None:
+    write_table(
+        ("buffer", "role", "shape", "bytes", "used by launches"),
+        (
+            (b.name, b.role.value, " x ".join(map(str, b.shape)), b.bytes,
+             f"{b.first_use} to {b.last_use}")
+            for b in plan.buffers
+        ),
+        f"global memory: {plan.memory_bytes} bytes, {plan.extra_bytes} of them intermediate",
+        right=("bytes",),
+    )  # fmt: skip
+    write_table(
+        ("launch", "kernel", "global size", "local size", "arguments", "local bytes",
+         "private bytes"),
+        (
+            (number, launch.kernel, " x ".join(map(str, launch.global_size)),
+             " x ".join(map(str, launch.local_size)), ", ".join(launch.arguments),
+             launch.local_bytes, launch.private_bytes)
+            for number, launch in enumerate(plan.launches)
+        ),
+        "launches",
+    )  # fmt: skip

@@ -1,0 +1,124 @@
+"""How every command writes: results on stdout, notes, errors and progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from mapper.errors import Problem
+
+# Tables in files and pipes are not cut to the 80 columns of a terminal that is not there.
+WIDTH_WITHOUT_TERMINAL = 200
+PROGRESS_AFTER_S = 1.0
+MAX_PROBLEMS_SHOWN = 20
+MAX_FIELD_SHOWN = 1000
+
+
+def write_json(value: object) -> None:
+    """One JSON value as one line on stdout, at once: the reader may be waiting for it."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def write_text(text: str) -> None:
+    """Text as it is on stdout."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def note(text: str) -> None:
+    """Something beside the result, on stderr."""
+    sys.stderr.write(f"note: {printable(text)}\n")
+
+
+def printable(text: str) -> str:
+    """The text without characters that would steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+
+
+def write_problems(kind: str, problems: Iterable[Problem], as_json: bool) -> None:
+    """Errors on stderr: one ``error:`` line a problem, or one JSON object."""
+    listed = list(problems)
+    if as_json:
+        fields = ("path", "message", "found", "allowed", "remedy")
+        shown = [{name: getattr(problem, name) for name in fields} for problem in listed]
+        error = {"kind": kind, "problems": shown}
+        sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")
+        return
+    for problem in listed[:MAX_PROBLEMS_SHOWN]:
+        text = printable(str(problem)).replace("\n", " ")
+        cut = text if len(text) <= MAX_FIELD_SHOWN else text[:MAX_FIELD_SHOWN] + "…"
+        sys.stderr.write(f"error: {cut}\n")
+    if len(listed) > MAX_PROBLEMS_SHOWN:
+        sys.stderr.write(f"error: and {len(listed) - MAX_PROBLEMS_SHOWN} more problems\n")
+
+
+def write_table(
+    columns: Iterable[str],
+    rows: Iterable[Iterable[object]],
+    title: str = "",
+    right: tuple[str, ...] = (),
+) -> None:
+    """A table on stdout; ``right`` names the columns of numbers."""
+    table = Table(box=SIMPLE, title=printable(title) or None, title_justify="left", pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(printable(str(cell)) for cell in row))
+    _console().print(table)
+
+
+def _console() -> Console:
+    width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+
+
+def mapping_fields(values: Mapping[str, object]) -> str:
+    """``theta=5, rho=1`` for one line of text."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+class Progress:
+    """A line on the terminal's stderr that counts, for what takes over a second.
+
+    Without a terminal, or with ``quiet`` (results already move on the screen), nothing is
+    shown.
+    """
+
+    def __init__(self, what: str, quiet: bool = False) -> None:
+        self._what = what
+        self._quiet = quiet
+        self._started = time.monotonic()
+        self._status: Any = None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def update(self, count: int) -> None:
+        """Say how many there are so far."""
+        if self._quiet or not sys.stderr.isatty():
+            return
+        seconds = time.monotonic() - self._started
+        if seconds < PROGRESS_AFTER_S:
+            return
+        text = f"{self._what}: {count} after {seconds:.0f} s"
+        if self._status is None:
+            self._status = Console(file=sys.stderr, markup=False).status(text)
+            self._status.start()
+        self._status.update(text)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()

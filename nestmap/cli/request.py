@@ -1,0 +1,71 @@
+"""What most commands begin with: options they share, and the space that these ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.device_profile import DeviceProfile
+from mapper.pipeline import Subject, derive_space
+from mapper.solver.space import Space
+from nestmap.device_limits import limits_of_device
+from nestmap.subjects import load_subject
+
+XArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="X",
+        help="A layer's name (vgg16/7), or a file with a layer, a program or a nest tree; - reads "
+        "standard input.",
+        show_default=False,
+    ),
+]
+VariantOption = Annotated[
+    str | None,
+    typer.Option(help="How a layer is computed: direct, partial or high-level.", metavar="NAME"),
+]
+ModeOption = Annotated[
+    Mode,
+    typer.Option(help="The rules as printed in the paper, or without their holes."),
+]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="A profile (pocl, mali-g72, h200) or a device that is here (host, opencl:…).",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")]
+SeedOption = Annotated[int, typer.Option(help="Of everything random.", min=0, max=2**63 - 1)]
+TimeLimitOption = Annotated[
+    float,
+    typer.Option(help="Seconds that solving may take; 0: no limit.", min=0, metavar="SECONDS"),
+]
+
+DEFAULT_TIME_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked about: a subject, on a device, under the rules of a mode."""
+
+    subject: Subject
+    device: DeviceProfile
+    mode: Mode
+    space: Space
+
+
+def prepare(x: str, variant: str | None, mode: Mode, device: str) -> Request:
+    """Load what X names and derive its space."""
+    # The device first: it is the cheaper one to be wrong.
+    limits = limits_of_device(device)
+    subject = load_subject(x, variant)
+    return Request(subject, limits, mode, derive_space(subject, mode, limits, RuleOptions()))
+
+
+def seconds_or_none(time_limit: float) -> float | None:
+    """A time limit as the solver wants it."""
+    return time_limit or None

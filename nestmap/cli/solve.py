@@ -1,0 +1,187 @@
+"""``nestmap solve``: enumerate, sample or count the valid mappings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from mapper.constraint_rules.rule import Mode
+from mapper.errors import InputError, LimitError, Problem, UnsatisfiableError
+from mapper.pipeline import Assignment, assignment_to_json, rule_counts
+from nestmap.cli.drawing import write_mapping
+from nestmap.cli.exit_codes import ExitCode
+from nestmap.cli.output import Progress, note, write_json, write_table, write_text
+from nestmap.cli.request import (
+    DEFAULT_TIME_LIMIT_S,
+    DeviceOption,
+    JsonOption,
+    ModeOption,
+    Request,
+    SeedOption,
+    TimeLimitOption,
+    VariantOption,
+    XArgument,
+    prepare,
+    seconds_or_none,
+)
+from nestmap.device_limits import DEFAULT_DEVICE
+from nestmap.mappings import read_pins
+
+DEFAULT_LIMIT = 10
+
+# The six kinds of CC'22, Table 4, and the rules that make up each in paper mode.
+TABLE_4: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("private memory", ("private-memory-scoping",)),
+    ("shared memory", ("shared-memory-scoping", "no-mixing")),
+    ("duplicate scheduling", ("duplicate-scheduling",)),
+    ("local thread indexing dimensionality", ("thread-dimensionality",)),
+    ("local thread indexing hierarchy", ("local-hierarchy",)),
+    ("exhaustive thread indexing", ("exhaustive-indexing",)),
+)
+
+
+def solve(
+    x: XArgument,
+    count: Annotated[bool, typer.Option("--count", help="Only count the mappings.")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="How many to enumerate; 0: all.", min=0, show_default=str(DEFAULT_LIMIT)),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(help="Draw this many at random instead of enumerating.", min=1, metavar="N"),
+    ] = None,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Fix a map's schedule (28=W0), a tuning parameter (theta=5) or a local size "
+            "(KERNEL.0=8); may be repeated.",
+        ),
+    ] = None,
+    time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
+    variant: VariantOption = None,
+    mode: ModeOption = Mode.STRICT,
+    device: DeviceOption = DEFAULT_DEVICE,
+    seed: SeedOption = 0,
+    json_output: JsonOption = False,
+) -> None:
+    """Find valid mappings: enumerate them, draw some at random, or count them all."""
+    chosen = [name for name, given in (("--count", count), ("--sample", sample),
+                                       ("--limit", limit is not None)) if given]  # fmt: skip
+    if len(chosen) > 1:
+        raise InputError(Problem("", "these options exclude each other", ", ".join(chosen), "one"))
+    request = prepare(x, variant, mode, device)
+    pins = read_pins(request.space, pin or ())
+    if count:
+        _count(request, pins, time_limit, json_output)
+    elif sample is not None:
+        found = _sampled(request, pins, sample, seed, time_limit)
+        _write(request, found, json_output)
+    else:
+        most = DEFAULT_LIMIT if limit is None else limit
+        _enumerate(request, pins, most or None, time_limit, json_output)
+
+
+def table_4(counts: dict[str, int]) -> dict[str, int]:
+    """The numbers of constraint instances in the six kinds of CC'22, Table 4."""
+    return {name: sum(counts.get(rule, 0) for rule in rules) for name, rules in TABLE_4}
+
+
+def _write(request: Request, found: Iterator[Assignment], json_output: bool) -> int:
+    number = 0
+    for number, assignment in enumerate(found, 1):
+        if json_output:
+            write_json(assignment_to_json(assignment))
+        else:
+            write_mapping(request.subject, assignment, f"mapping {number}")
+    return number
+
+
+def _enumerate(
+    request: Request, pins: Assignment, limit: int | None, time_limit: float, json_output: bool
+) -> None:
+    # Loads the solver: half a second that --help and usage errors should not take.
+    from mapper.solver.enumeration import enumerate_assignments
+
+    with enumerate_assignments(
+        request.space, pins, limit=limit, time_limit_s=seconds_or_none(time_limit)
+    ) as found:
+        number = _write(request, found, json_output)
+    if found.complete:
+        if number == 0:
+            raise UnsatisfiableError(_nothing(request, pins))
+        return
+    if limit is not None and number >= limit:
+        note(f"there are more than these {number}: --limit 0 writes all, --count counts them")
+        return
+    raise LimitError(
+        Problem(
+            "", "the time limit was reached before all mappings were found",
+            f"{number} in {time_limit:g} s", "", "--time-limit",
+        )
+    )  # fmt: skip
+
+
+def _nothing(request: Request, pins: Assignment) -> Problem:
+    pinned = ", ".join(f"{variable}={value}" for variable, value in pins.items())
+    return Problem(
+        request.subject.label,
+        "no mapping satisfies the constraints" + (" and the pins" if pins else ""),
+        pinned,
+        "",
+        "fewer pins" if pins else "nestmap constraints lists them",
+    )
+
+
+def _sampled(
+    request: Request, pins: Assignment, number: int, seed: int, time_limit: float
+) -> Iterator[Assignment]:
+    from mapper.solver.sampling import sample
+
+    started = time.monotonic()
+    given = 0
+    try:
+        for assignment in sample(request.space, number, seed, pins):
+            yield assignment
+            given += 1
+            if given < number and time_limit and time.monotonic() - started > time_limit:
+                raise LimitError(
+                    Problem("", "the time limit was reached", f"{given} of {number} samples", "",
+                            "--time-limit")
+                )  # fmt: skip
+    except UnsatisfiableError:
+        raise UnsatisfiableError(_nothing(request, pins)) from None
+    if given < number:
+        note(f"there are no more than these {given}")
+
+
+def _count(request: Request, pins: Assignment, time_limit: float, json_output: bool) -> None:
+    from mapper.solver.counting import count_mappings
+
+    with Progress("counting"):
+        found = count_mappings(request.space, pins, time_limit_s=seconds_or_none(time_limit))
+    rules = rule_counts(request.space)
+    result: dict[str, object] = {
+        "count" if found.complete else "at_least": found.mappings,
+        "complete": found.complete,
+        "mode": request.mode.value,
+        "constraints": rules,
+    }
+    if request.mode is Mode.PAPER:
+        result["table4"] = table_4(rules)
+    if json_output:
+        write_json(result)
+    else:
+        write_text(f"{'' if found.complete else 'at least '}{found.mappings} mappings")
+        write_table(("rule", "constraints"), rules.items(), right=("constraints",))
+        if request.mode is Mode.PAPER:
+            kinds = table_4(rules)
+            rows = [*kinds.items(), ("all six", sum(kinds.values()))]
+            write_table(("CC'22, Table 4", "constraints"), rows, right=("constraints",))
+    if not found.complete:
+        note(f"not all mappings were counted within {time_limit:g} s: --time-limit gives more")
+        raise typer.Exit(ExitCode.LIMIT)

@@ -1,0 +1,227 @@
+"""Mappings and pins as users write them, and the completion of what they leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from mapper.ast_model.bounded_json import kind_of, loads_bounded
+from mapper.constraint_rules.evaluation import evaluate
+from mapper.constraint_rules.predicate import (
+    CodeVariable,
+    LocalSizeVariable,
+    ParameterVariable,
+    Variable,
+    variables,
+)
+from mapper.constraint_rules.rule import Mode
+from mapper.errors import InputError, LimitError, Problem
+from mapper.pipeline import Assignment, assignment_from_json
+from mapper.schedule import parse_code
+from mapper.solver.space import Space, Violation, check
+
+MAX_MAPPING_BYTES = 2**20
+_FIELDS = ("mapping", "parameters", "local_sizes", "schema")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a mapping file states, and which of its fields do not belong to the space."""
+
+    assignment: Assignment
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a mapping is in a space; ``assumed`` is what was chosen for it."""
+
+    violations: tuple[Violation, ...]
+    assignment: Assignment
+    assumed: Assignment
+
+    @property
+    def valid(self) -> bool:
+        """True if nothing is broken."""
+        return not self.violations
+
+
+def read_mapping(space: Space, text: str, mode: Mode) -> Given:
+    """What a mapping file gives; InputError names everything that is wrong with it.
+
+    In paper mode tuning parameters and local sizes are no part of the space: they are left
+    out, and named in ``ignored``.
+    """
+    value = loads_bounded(text, max_bytes=MAX_MAPPING_BYTES)
+    if not isinstance(value, dict):
+        raise InputError(Problem("", "a mapping is an object", kind_of(value),
+                                 '{"mapping": {"28": "W0"}}'))  # fmt: skip
+    fields = cast("dict[str, Any]", value)
+    if not isinstance(fields.get("mapping"), dict):
+        if "mapping" in fields and any(name in fields for name in _FIELDS[1:]):
+            raise InputError(
+                Problem("/mapping", "is not an object", kind_of(fields["mapping"]), "an object")
+            )
+        fields = {"mapping": fields}
+    ignored: tuple[str, ...] = ()
+    if mode is Mode.PAPER:
+        ignored = tuple(name for name in ("parameters", "local_sizes") if fields.pop(name, None))
+    _refuse_non_codes(fields["mapping"])
+    read = assignment_from_json(space, fields)
+    sizes = fields.get("local_sizes", {})
+    given = {
+        variable: number
+        for variable, number in read.items()
+        if not isinstance(variable, LocalSizeVariable) or variable.kernel in sizes
+    }
+    return Given(given, ignored)
+
+
+def _refuse_non_codes(mapping: Mapping[str, object]) -> None:
+    problems = [
+        Problem(f"/mapping/{name}", "not a schedule code", kind_of(code), "a code or its name")
+        for name, code in mapping.items()
+        if isinstance(code, bool) or not isinstance(code, int | str)
+    ]
+    if problems:
+        raise InputError(problems)
+
+
+def read_pins(space: Space, pins: Iterable[str]) -> Assignment:
+    """``28=W0``, ``theta=5`` and ``kernel.0=8`` (a local size) as an assignment.
+
+    InputError names each pin that is malformed, unknown, doubled or outside its domain.
+    """
+    known: dict[str, Variable] = {}
+    for variable, _ in reversed(space.variables):
+        known[pin_name(variable)] = variable
+    domains = space.domains
+    problems: list[Problem] = []
+    found: Assignment = {}
+    for pin in pins:
+        name, separator, text = (part.strip() for part in pin.partition("="))
+        variable = known.get(name)
+        if not (name and separator and text):
+            problems.append(Problem("--pin", "not a pin", repr(pin), "NAME=VALUE, as in 28=W0"))
+        elif variable is None:
+            problems.append(Problem(f"--pin {name}", "there is nothing of this name to pin", "",
+                                    _some(known)))  # fmt: skip
+        else:
+            value = _pin_value(variable, text)
+            if value is None or value not in domains[variable]:
+                allowed = _some(_value_text(variable, v) for v in domains[variable])
+                problems.append(Problem(f"--pin {name}", "no such value", repr(text), allowed))
+            elif found.setdefault(variable, value) != value:
+                problems.append(Problem(f"--pin {name}", "is pinned twice", pin))
+    if problems:
+        raise InputError(problems)
+    return found
+
+
+def pin_name(variable: Variable) -> str:
+    """How a pin names a variable."""
+    match variable:
+        case CodeVariable():
+            return str(variable.map_id)
+        case ParameterVariable():
+            return variable.name
+        case LocalSizeVariable():
+            return f"{variable.kernel}.{variable.dimension}"
+
+
+def _pin_value(variable: Variable, text: str) -> int | None:
+    try:
+        return int(parse_code(text)) if isinstance(variable, CodeVariable) else int(text)
+    except (InputError, ValueError):
+        return None
+
+
+def _value_text(variable: Variable, value: int) -> str:
+    if isinstance(variable, CodeVariable):
+        return f"{parse_code(value).short_name} ({value})"
+    return str(value)
+
+
+def _some(names: Iterable[str], most: int = 40) -> str:
+    shown = list(names)
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more
+
+
+def judge(space: Space, given: Mapping[Variable, int], time_limit_s: float | None) -> Verdict:
+    """Whether what is given is, or can be completed to, an assignment of the space.
+
+    Every map needs its code: InputError names those without. Local sizes and tuning
+    parameters that are not given are chosen: first local sizes of 1, then the solver
+    decides. LimitError if it does not within the time limit.
+    """
+    missing = [variable for variable, _ in space.variables if variable not in given]
+    if any(isinstance(variable, CodeVariable) for variable in missing):
+        _refuse_missing_codes(space, missing)
+    if not missing:
+        return Verdict(check(space, given), dict(given), {})
+    domains = space.domains
+    certain = _certain_violations(space, given)
+    fallback = {
+        variable: 1 if 1 in domains[variable] else domains[variable][0] for variable in missing
+    }
+    guess = {**given, **fallback}
+    if certain:
+        return Verdict(certain, guess, fallback)
+    violations = check(space, guess)
+    if not violations:
+        return Verdict((), guess, fallback)
+    completed = _complete(space, given, time_limit_s)
+    if completed is not None:
+        return Verdict((), completed, {variable: completed[variable] for variable in missing})
+    # Nothing makes it valid: what a plain choice breaks is the best explanation there is.
+    return Verdict(violations, guess, fallback)
+
+
+def _refuse_missing_codes(space: Space, missing: list[Variable]) -> None:
+    domains = space.domains
+    raise InputError(
+        Problem(
+            f"/mapping/{variable.map_id}",
+            "no schedule is given for this map",
+            "",
+            ", ".join(_value_text(variable, value) for value in domains[variable]),
+        )
+        for variable in missing
+        if isinstance(variable, CodeVariable)
+    )
+
+
+def _certain_violations(space: Space, given: Mapping[Variable, int]) -> tuple[Violation, ...]:
+    """What is broken whatever the rest will be."""
+    domains = {variable: domain for variable, domain in space.variables if variable in given}
+    constraints = tuple(
+        constraint
+        for constraint in space.constraints
+        if variables(constraint.predicate) <= domains.keys()
+        and not evaluate(constraint.predicate, given)
+    )
+    return check(Space(tuple(domains.items()), constraints), given)
+
+
+def _complete(
+    space: Space, given: Mapping[Variable, int], time_limit_s: float | None
+) -> Assignment | None:
+    # Loads the solver, which most checks do not need.
+    from mapper.solver.enumeration import enumerate_assignments
+
+    with enumerate_assignments(space, given, limit=1, time_limit_s=time_limit_s) as found:
+        for assignment in found:
+            return assignment
+    if found.complete:
+        return None
+    raise LimitError(
+        Problem(
+            "",
+            "no local sizes and tuning parameters that go with the mapping were found in time",
+            f"{time_limit_s} s",
+            "",
+            "--time-limit, or give parameters and local_sizes",
+        )
+    )

@@ -1,0 +1,151 @@
+"""What a user names on the command line or in a call, as a :class:`Subject`.
+
+A layer's name (``vgg16/7``), or a file (``-``: standard input) that holds a layer
+(``nestmap/layer/1``), a program (``nestmap/program/1``, or its text form) or a bare nest tree
+(``nestmap/nest/1``). Files come from strangers: they are bounded before they are understood.
+"""
+
+from __future__ import annotations
+
+import stat
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from mapper.ast_model.bounded_json import kind_of, loads_bounded
+from mapper.ast_model.codec import MAX_PROGRAM_DEPTH, PROGRAM_SCHEMA, program_from_json
+from mapper.ast_model.nest_codec import NEST_SCHEMA, nest_from_json
+from mapper.ast_model.text_form import parse
+from mapper.errors import InputError, NestmapError, Problem
+from mapper.layer_spec import VGG16, LayerSpec
+from mapper.pipeline import Subject, subject_of_layer, subject_of_nest, subject_of_program
+from mapper.variants import DEFAULT_VARIANT
+
+LAYER_SCHEMA = "nestmap/layer/1"
+STDIN = "-"
+DEFAULT_MAX_BYTES = 8 * 2**20
+
+# A field that only one kind of document has, for documents that state no schema.
+_TELLING_FIELDS = (("tree", NEST_SCHEMA), ("kernels", PROGRAM_SCHEMA), ("channels", LAYER_SCHEMA))
+
+
+def load_subject(x: str, variant: str | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> Subject:
+    """The layer, program or nest tree that ``x`` names; a layer in a variant.
+
+    A file of that name is preferred to a layer. Raises InputError for everything that is
+    wrong with it, LimitError for a program that is too large.
+    """
+    if x in VGG16 and not Path(x).is_file():
+        return subject_of_layer(VGG16[x], variant or DEFAULT_VARIANT)
+    content = read_bounded(x, max_bytes, or_else="or a layer's name, " + ", ".join(VGG16))
+    shown = "standard input" if x == STDIN else x
+    try:
+        return _subject_of_text(content, _label(x), shown, variant)
+    except NestmapError as error:
+        # The same kind of error, so that each exit code stays what it is.
+        raise type(error)(
+            Problem(f"{shown}: {p.path}" if p.path else shown, p.message, p.found, p.allowed,
+                    p.remedy)
+            for p in error.problems
+        ) from error  # fmt: skip
+
+
+def read_bounded(name: str, max_bytes: int = DEFAULT_MAX_BYTES, or_else: str = "") -> str:
+    """The text of a file, or of standard input for ``-``.
+
+    InputError where there is none, or it is a directory, unreadable, empty, too long or
+    binary.
+    """
+    shown = "standard input" if name == STDIN else name
+    content = _read_stdin(max_bytes) if name == STDIN else _read_file(name, max_bytes, or_else)
+    if len(content) > max_bytes:
+        raise InputError(
+            Problem(shown, "is too long", f"more than {max_bytes} bytes", f"{max_bytes} bytes")
+        )
+    if b"\0" in content:
+        raise InputError(Problem(shown, "is a binary file", "a zero byte", "UTF-8 text"))
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            Problem(shown, "is not UTF-8 text", f"byte {error.start}", "UTF-8 text")
+        ) from None
+    if not text.strip():
+        raise InputError(Problem(shown, "is empty", "", "a layer, a program, a tree or a mapping"))
+    return text
+
+
+def _read_stdin(max_bytes: int) -> bytes:
+    return sys.stdin.buffer.read(max_bytes + 1)
+
+
+def _read_file(name: str, max_bytes: int, or_else: str) -> bytes:
+    allowed = f"a file, - for standard input{', ' + or_else if or_else else ''}"
+    try:
+        path = Path(name)
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(Problem(name, "is a directory", "", "a file"))
+        # A pipe is as good as a file (`<(…)` of a shell), a device may have no end.
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+            raise InputError(Problem(name, "is not a regular file", "", "a file"))
+        with path.open("rb") as file:
+            return file.read(max_bytes + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(Problem(name, "does not exist", "", allowed)) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(Problem(name, f"cannot be read: {reason}")) from None
+
+
+def _label(x: str) -> str:
+    return "" if x == STDIN else Path(x).stem
+
+
+def _subject_of_text(text: str, label: str, shown: str, variant: str | None) -> Subject:
+    if text.lstrip()[0] not in "{[":
+        _refuse_variant(variant, "a program")
+        return subject_of_program(parse(text))
+    value = loads_bounded(text, max_bytes=2 * len(text) + 2**20, max_depth=MAX_PROGRAM_DEPTH)
+    if not isinstance(value, dict):
+        raise InputError(Problem("", "is not an object", kind_of(value), "an object"))
+    fields = cast("dict[str, Any]", value)
+    match _schema(fields):
+        case "nestmap/layer/1":
+            fields.setdefault("name", label or "layer")
+            return subject_of_layer(LayerSpec.from_json(fields), variant or DEFAULT_VARIANT)
+        case "nestmap/program/1":
+            _refuse_variant(variant, "a program")
+            return subject_of_program(program_from_json(fields))
+        case _:
+            _refuse_variant(variant, "a nest tree")
+            return subject_of_nest(nest_from_json(fields).nest)
+
+
+def _schema(fields: dict[str, Any]) -> str:
+    schemas = (LAYER_SCHEMA, PROGRAM_SCHEMA, NEST_SCHEMA)
+    if "schema" in fields:
+        if fields["schema"] in schemas:
+            return fields["schema"]
+        raise InputError(
+            Problem("/schema", "unknown schema", kind_of(fields["schema"]), ", ".join(schemas))
+        )
+    for field, schema in _TELLING_FIELDS:
+        if field in fields:
+            return schema
+    found = ", ".join(map(repr, list(fields)[:8])) or "an empty object"
+    raise InputError(
+        Problem(
+            "",
+            "is neither a layer nor a program nor a nest tree",
+            found,
+            "a field schema: " + ", ".join(schemas),
+        )
+    )
+
+
+def _refuse_variant(variant: str | None, what: str) -> None:
+    if variant is not None:
+        raise InputError(
+            Problem("variant", f"{what} has no variants, only a layer has", repr(variant))
+        )
