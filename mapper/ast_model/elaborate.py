@@ -314,18 +314,26 @@ class _Elaborator:
         if not self.is_writing(node):
             raise self.copy_error()
         types = {name: view.type for name, view in env.items()}
-        inner, target = self.push(node, as_array_destination(destination), types)
+        inner, target = self.push(node, destination, types)
         self.write(inner, target, env)
 
     def push(
-        self, node: Node, destination: ArrayDestination, types: Mapping[str, Type]
+        self, node: Node, target: Destination, types: Mapping[str, Type]
     ) -> tuple[Node, Destination]:
         """The argument of a layout change and where it must be written instead."""
-        memory = destination.memory
         if not isinstance(
             node, Split | Join | Transpose | Reorder | Pad | AsVector | AsScalar | Map
         ):
-            raise self.slide_error() if isinstance(node, Slide) else self.copy_error()
+            if isinstance(node, Slide):
+                raise self.slide_error()
+            raise self.fail(
+                "a map over a written result may only change its layout (split, join, "
+                "transpose, reorder, crop, vectors), or write",
+                "write the argument to memory first (to_global, to_local or to_private around "
+                "it) and map id over it",
+            )
+        destination = as_array_destination(target)
+        memory = destination.memory
         argument = node.argument
         argument_type = infer(argument, types, self.program)
         assert isinstance(argument_type, ArrayType)
@@ -387,7 +395,7 @@ class _Elaborator:
     ) -> Destination:
         """Push a destination through a body that only changes the layout of its parameter."""
         while node != Ref(parameter):
-            node, destination = self.push(node, as_array_destination(destination), types)
+            node, destination = self.push(node, destination, types)
         return destination
 
     # -- read position -------------------------------------------------------------------
