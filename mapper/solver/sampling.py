@@ -31,7 +31,9 @@ from mapper.solver.space import Space, check
 
 # Draws in a row that gave nothing new before the rest is enumerated instead.
 PATIENCE = 20
-_DRAW_NODES = 20_000
+# A draw that chose badly early on would search long; a fresh order is soon luckier.
+_DRAW_NODES = 400
+_DRAW_RESTARTS = 60
 _TARGETS = 6
 _SOLVE_LIMIT_S = 20.0
 
@@ -161,6 +163,13 @@ class ParameterDraw:
         """Random values; None where none were found within the budget."""
         if self._impossible:
             return None
+        for _ in range(_DRAW_RESTARTS):
+            chosen = self._descend(random)
+            if chosen is not None:
+                return chosen
+        return None
+
+    def _descend(self, random: Random) -> dict[Variable, int] | None:
         order = list(self._open)
         random.shuffle(order)
         # Depth first without recursion: for each depth the values still to be tried.
