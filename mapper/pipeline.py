@@ -209,9 +209,7 @@ def assignment_from_json(space: Space, value: object) -> Assignment:
             put(f"/{field}/{name}", (kind, str(name)), raw, False)
     for kernel, raw in _object(data, "local_sizes", problems).items():
         if not isinstance(raw, list) or len(raw) != len(DIMENSIONS):  # pyright: ignore[reportUnknownArgumentType]
-            problems.append(
-                Problem(f"/local_sizes/{kernel}", "is not a list of three sizes", repr(raw))
-            )
+            problems.append(Problem(f"/local_sizes/{kernel}", "is not a list of three sizes"))
             continue
         for d in DIMENSIONS:
             put(f"/local_sizes/{kernel}/{d}", ("size", str(kernel), str(d)), raw[d], False)

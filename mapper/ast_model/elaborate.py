@@ -67,7 +67,7 @@ from mapper.ast_model.nodes import (
     children,
 )
 from mapper.ast_model.specialise import size_values, specialise
-from mapper.ast_model.type_check import infer
+from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import (
     ArrayType,
     Memory,
@@ -171,7 +171,7 @@ class _Elaborator:
         return InputError(Problem(path, prefix + message, remedy=remedy))
 
     def type_of(self, node: Node, env: Environment) -> Type:
-        return infer(node, {name: view.type for name, view in env.items()}, self.program)
+        return infer_part(node, {name: view.type for name, view in env.items()}, self.program)
 
     def is_writing(self, node: Node) -> bool:
         """True if a user function or reduce stands in the node."""
@@ -335,7 +335,7 @@ class _Elaborator:
         destination = as_array_destination(target)
         memory = destination.memory
         argument = node.argument
-        argument_type = infer(argument, types, self.program)
+        argument_type = infer_part(argument, types, self.program)
         assert isinstance(argument_type, ArrayType)
         match node:
             case Split():

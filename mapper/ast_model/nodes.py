@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cache
 
 from mapper.ast_model.index_expr import Expr
 from mapper.ast_model.types import Memory, Type
@@ -333,14 +334,19 @@ class Program:
 
 def children(node: Node) -> Iterator[tuple[str, Node]]:
     """Direct sub-nodes with their field names, in field order (``arguments/0`` for tuples)."""
-    for field in fields(node):
-        value = getattr(node, field.name)
+    for name in _field_names(type(node)):
+        value = getattr(node, name)
         if isinstance(value, NODE_TYPES):
-            yield field.name, value
+            yield name, value
         elif isinstance(value, tuple):
             for index, item in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
                 if isinstance(item, NODE_TYPES):
-                    yield f"{field.name}/{index}", item
+                    yield f"{name}/{index}", item
+
+
+@cache
+def _field_names(kind: type[Node]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 NODE_TYPES = (

@@ -83,6 +83,11 @@ def infer(node: Node, env: Mapping[str, Type], program: Program) -> Type:
     Raises TypeErrors with all problems found, LimitError for a node too large.
     """
     check_node_bounds([("", node)])
+    return infer_part(node, env, program)
+
+
+def infer_part(node: Node, env: Mapping[str, Type], program: Program) -> Type:
+    """As :func:`infer`, for a part of a program that is known to be within the bounds."""
     checker = _Checker(program)
     result = checker.infer(node, env, "")
     if checker.problems or result is None:

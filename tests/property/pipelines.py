@@ -153,21 +153,21 @@ class _Maker:
             if self.chance(50):
                 name = self.build.name("buf")
                 viewed, dims = self.views(Ref(name), dims)
-                body, dims = self.writing(viewed, dims, depth - 1)
-
-                return Let(name, stored, body), dims
+                rest, dims = self.writing(viewed, dims, depth - 1)
+                return Let(name, stored, rest), dims
             viewed, dims = self.views(stored, dims)
             return self.writing(viewed, dims, depth - 1)
         return written, dims
 
     def stage(self, node: Node, dims: Dims) -> tuple[Node, Dims]:
+        last = dims[len(dims) - 1]
         kind = self.pick("nest", "nest", "sum", "array sum", "vectors")
         if kind == "sum" and len(dims) > 1:
             return self.scalar_sum(node, dims), (*dims[:-1], 1)
         if kind == "array sum" and len(dims) > 1:
             return self.array_sum(node, dims), (1, *dims[1:])
-        if kind == "vectors" and dims[-1] % 2 == 0:
-            width = 4 if dims[-1] % 4 == 0 and self.chance(50) else 2
+        if kind == "vectors" and last % 2 == 0:
+            width = 4 if last % 4 == 0 and self.chance(50) else 2
             vectors = self.build.at_depth(lambda a: as_vector(width, a), node, len(dims) - 1)
             return (
                 self.build.at_depth(as_scalar, self.nest(vectors, len(dims)), len(dims) - 1),

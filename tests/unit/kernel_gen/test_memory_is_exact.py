@@ -1,0 +1,46 @@
+"""The bytes that the model bounds are the bytes that the generator allocates."""
+
+from __future__ import annotations
+
+import pytest
+
+from mapper.constraint_rules.evaluation import evaluate_term
+from mapper.constraint_rules.predicate import Compare
+from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.layer_spec import named_layer
+from mapper.pipeline import Assignment, derive_space, generate_kernels, subject_of_layer
+from mapper.profiles import load_profile
+from mapper.solver.sampling import sample
+from mapper.solver.space import Space
+
+
+def modelled(space: Space, prefix: str, chosen: Assignment) -> list[int]:
+    """Left sides of the device limits whose id starts so; a limit that cannot fail has none."""
+    found: list[int] = []
+    for constraint in space.constraints:
+        predicate = constraint.predicate
+        # A limit on a constant is decided as it is derived, and names no bytes.
+        if constraint.id.startswith(f"device-limits/{prefix}") and isinstance(predicate, Compare):
+            found.append(evaluate_term(predicate.left, chosen))
+    return found
+
+
+@pytest.mark.parametrize("variant", ["direct", "partial"])
+def test_modelled_bytes_are_planned_bytes(variant: str) -> None:
+    layer = named_layer("vgg16/12").scaled(spatial=12, channels=16, filters=16)
+    subject = subject_of_layer(layer, variant)
+    device = load_profile("pocl")
+    space = derive_space(subject, Mode.STRICT, device, RuleOptions())
+    for chosen in sample(space, 6, seed=2):
+        plan = generate_kernels(subject, chosen)
+        # The direct program's buffers have the layer's sizes alone: a constant, no limit left.
+        expected = [plan.memory_bytes] if variant == "partial" else []
+        assert modelled(space, "global-bytes", chosen) == expected
+        for launch, kernel in zip(plan.launches, subject.nests, strict=True):
+            local = modelled(space, f"local-bytes/{kernel.name}", chosen)
+            assert local == ([launch.local_bytes] if local else [])
+            assert local or launch.local_bytes == 0
+            private = modelled(space, f"private-bytes/{kernel.name}/", chosen)
+            assert not private or max(private) == launch.private_bytes
+            size = launch.local_size[0] * launch.local_size[1] * launch.local_size[2]
+            assert size <= device.max_work_group_size
