@@ -78,7 +78,7 @@ def state_text(state: State) -> str:
 
 
 FRONT_COLUMNS = ("time_ms", "GFLOP/s", "memory_bytes", "extra_bytes", "candidate", "variant")
-FRONT_NUMBERS = "time_ms GFLOP/s memory_bytes extra_bytes"
+FRONT_NUMBERS = ("time_ms", "GFLOP/s", "memory_bytes", "extra_bytes")
 
 
 def front_rows(front: tuple[FrontEntry, ...], layer: LayerSpec | None) -> list[tuple[str, ...]]:
@@ -97,7 +97,7 @@ def front_rows(front: tuple[FrontEntry, ...], layer: LayerSpec | None) -> list[t
 
 
 BASELINE_COLUMNS = ("contestant", "time_ms", "GFLOP/s", "extra_bytes", "time/tuned", "note")
-BASELINE_NUMBERS = "time_ms GFLOP/s extra_bytes time/tuned"
+BASELINE_NUMBERS = ("time_ms", "GFLOP/s", "extra_bytes", "time/tuned")
 
 
 def baseline_rows(contestants: tuple[Contestant, ...]) -> list[tuple[str, ...]]:

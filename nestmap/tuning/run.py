@@ -16,7 +16,7 @@ from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError, Problem
 from mapper.host_plan import HostPlan
-from mapper.measurement import Timeout
+from mapper.measurement import Outcome, Timeout
 from mapper.pipeline import Subject, derive_space
 from nestmap.tuning.candidates import Candidate, Draw, draw_with_sampler, rebuild
 from nestmap.tuning.events import (
@@ -30,7 +30,7 @@ from nestmap.tuning.events import (
 )
 from nestmap.tuning.progress import Point, Tally
 from nestmap.tuning.reference import Workload, make_workload
-from nestmap.tuning.strategy import BATCH, RandomStrategy, Source
+from nestmap.tuning.strategy import BATCH, RandomStrategy, Source, Strategy
 from worker.devices.interface import MeasuringDevice
 from worker.measuring import Protocol
 
@@ -167,31 +167,29 @@ class _Run:
         self.profile: DeviceProfile = device.profile()
         self.facts = device.facts()
         device_id = store.add_device(self.profile.name, _identity(self.facts))
+        variants = tuple(subject.variant or subject.label for subject in subjects)
+        self._tally = Tally(variants)
+        self._measured: list[dict[str, Outcome]] = []
         self.sources: list[Source] = []
         self.studies: list[Study] = []
         for index, subject in enumerate(subjects):
-            text = json.dumps(subject_json(subject))
-            program_hash = store.add_program(subject_json(subject)["schema"], text)
-            space = derive_space(subject, mode, self.profile, options)
-            self.sources.append(Source(index, subject, space, program_hash))
-            self.studies.append(
-                store.open_study(
-                    program_hash,
-                    device_id,
-                    mode=mode.value,
-                    seed=seed,
-                    label=subject.label,
-                    variant=subject.variant,
-                )
+            value = subject_json(subject)
+            program_hash = store.add_program(value["schema"], json.dumps(value))
+            study = store.open_study(
+                program_hash,
+                device_id,
+                mode=mode.value,
+                seed=seed,
+                label=subject.label,
+                variant=subject.variant,
             )
-        variants = tuple(subject.variant or subject.label for subject in subjects)
-        self._tally = Tally(variants)
-        self._measured: list[set[str]] = []
-        for index, study in enumerate(self.studies):
-            self._measured.append(set())
-            for stored in store.measurements(study):
-                self._measured[index].add(stored.candidate_id)
-                self._tally.add(index, stored.candidate_id, stored.outcome, stored.memory_bytes)
+            self.studies.append(study)
+            stored = store.measurements(study)
+            self._measured.append({row.candidate_id: row.outcome for row in stored})
+            for row in stored:
+                self._tally.add(index, row.candidate_id, row.outcome, row.memory_bytes)
+            space = derive_space(subject, mode, self.profile, options)
+            self.sources.append(Source(index, subject, space, program_hash, len(stored)))
         listener(RunStarted(self.profile.name, variants, self._tally.tried))
 
     def refuse(self, source: Source, error: NestmapError) -> None:
@@ -202,7 +200,7 @@ class _Run:
 
     def loop(
         self,
-        strategy: RandomStrategy,
+        strategy: Strategy,
         budget: Budget,
         timeouts: TimeoutPolicy,
         protocol: Protocol,
@@ -216,7 +214,9 @@ class _Run:
             candidate = strategy.ask()
             if candidate is None:
                 return "exhausted"
-            if candidate.id in self._measured[candidate.subject_index]:
+            stored = self._measured[candidate.subject_index].get(candidate.id)
+            if stored is not None:
+                strategy.tell(candidate, stored)
                 continue
             timeout_s = timeouts.timeout_s(self._tally.best.time_ms if self._tally.best else None)
             left_s = timeout_s
@@ -230,7 +230,7 @@ class _Run:
     def _measure(
         self,
         candidate: Candidate,
-        strategy: RandomStrategy,
+        strategy: Strategy,
         timeout_s: float,
         full_timeout_s: float,
         protocol: Protocol,
@@ -250,7 +250,7 @@ class _Run:
             return False
         study = self.studies[candidate.subject_index]
         self._store.add_measurement(study, candidate.record, outcome, candidate.plan.memory_bytes)
-        self._measured[candidate.subject_index].add(candidate.id)
+        self._measured[candidate.subject_index][candidate.id] = outcome
         memory = candidate.plan.memory_bytes
         self._tally.add(candidate.subject_index, candidate.id, outcome, memory)
         strategy.tell(candidate, outcome)

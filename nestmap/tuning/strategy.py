@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from mapper.constraint_rules.predicate import Variable
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, NestmapError, UnsatisfiableError
 from mapper.measurement import Outcome
@@ -15,7 +16,9 @@ from mapper.solver.space import Space
 from nestmap.tuning.candidates import Candidate, Draw, candidate_of, derived_seed
 from nestmap.tuning.proxy import guessed_cost
 
-BATCH = 8
+BATCH = 12
+#: One in this many of a batch is tried at once; the rest when nothing new can be drawn.
+_TAKEN_OF_A_BATCH = 3
 #: The share of a batch that comes in random order, so that the guess cannot hide anything.
 RANDOM_SHARE = 0.25
 #: Batches in a row without a new candidate after which a space is taken as exhausted.
@@ -36,12 +39,16 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One subject to draw from: its space, and its program's name in the store."""
+    """One subject to draw from: its space, and its program's name in the store.
+
+    ``stored`` is how many of its candidates an earlier run with the same seed has measured.
+    """
 
     index: int
     subject: Subject
     space: Space
     program_hash: str
+    stored: int = 0
 
 
 #: Told of every assignment without a kernel, and of a space that cannot be drawn from.
@@ -53,7 +60,7 @@ def _ignore(source: Source, error: NestmapError) -> None:
 
 
 class RandomStrategy:
-    """Draws batches of random candidates, the subjects in turns, likely good ones first.
+    """Draws batches of random candidates, the subjects in turns, and tries the likely good ones.
 
     The order depends on the seed, the subjects and the device alone, never on times, so an
     interrupted run goes on where it stopped.
@@ -105,43 +112,56 @@ class _Queue:
         self._draw = draw
         self._refused = refused
         self._batch = batch
-        self._drawn = 0
-        self._over = False
+        self._taken = max(1, batch // _TAKEN_OF_A_BATCH)
+        # Drawing is slow, and so many batches are certainly done: they come last.
+        self._skipped = source.stored // self._taken
+        self._drawn = self._skipped
+        self._barren = 0
         self._waiting: list[Candidate] = []
+        # Assignments only: the kernels of thousands of them would fill the memory.
+        self._backlog: list[Mapping[Variable, int]] = []
         self._seen: set[str] = set()
 
     def next(self) -> Candidate | None:
-        barren = 0
-        while not self._waiting and not self._over and barren < _BARREN_BATCHES:
-            self._waiting = self._new_batch()
-            barren += 1
+        while not self._waiting and self._barren < _BARREN_BATCHES:
+            self._waiting = self._new_batch(self._drawn)
+            self._drawn += 1
+            self._barren = 0 if self._waiting else self._barren + 1
+        while not self._waiting and self._skipped:
+            self._skipped -= 1
+            self._waiting = self._new_batch(self._skipped)
+        if not self._waiting and self._backlog:
+            return self._generated(self._backlog.pop(0))
         return self._waiting.pop(0) if self._waiting else None
 
-    def _new_batch(self) -> list[Candidate]:
+    def _new_batch(self, number: int) -> list[Candidate]:
         source = self._source
-        # By variant, not by position: the order must not depend on what else is tuned.
-        seed = derived_seed(self._seed, source.program_hash, self._drawn)
-        self._drawn += 1
-        found: list[tuple[float, Candidate]] = []
+        # By program, not by position: the order must not depend on what else is tuned.
+        seed = derived_seed(self._seed, source.program_hash, number)
         try:
             assignments = self._draw(source.space, self._batch, seed)
         except (UnsatisfiableError, LimitError) as error:
             self._refused(source, error)
-            self._over = True
+            self._barren = _BARREN_BATCHES
             return []
+        found: list[tuple[float, Candidate]] = []
         for assignment in assignments:
-            try:
-                candidate = candidate_of(
-                    source.index, source.subject, source.program_hash, assignment
-                )
-            except InputError as error:
-                self._refused(source, error)
-                continue
-            if candidate.id not in self._seen:
+            candidate = self._generated(assignment)
+            if candidate is not None and candidate.id not in self._seen:
                 self._seen.add(candidate.id)
                 program = source.subject.require_program()
                 found.append((guessed_cost(program, candidate, self._device), candidate))
-        return _ordered(found, random.Random(seed))
+        ordered = _ordered(found, random.Random(seed))
+        self._backlog += [candidate.assignment for candidate in ordered[self._taken :]]
+        return ordered[: self._taken]
+
+    def _generated(self, assignment: Mapping[Variable, int]) -> Candidate | None:
+        source = self._source
+        try:
+            return candidate_of(source.index, source.subject, source.program_hash, assignment)
+        except InputError as error:
+            self._refused(source, error)
+            return None
 
 
 def _ordered(

@@ -1,0 +1,119 @@
+"""``make demo``: tune one VGG-16 layer at full size on this machine's OpenCL device.
+
+Prints the verified time-memory front, the best kernel's file, and its speed beside a plain
+sequential kernel and beside im2col + BLAS, all measured in the same run. Started again, it
+goes on from where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from db.store import Store
+from mapper.errors import NestmapError
+from mapper.layer_spec import named_layer
+from mapper.pipeline import subject_of_layer
+from nestmap.cli.exit_codes import ExitCode, exit_code_of
+from nestmap.cli.output import write_problems, write_table, write_text
+from nestmap.tuning.baselines import compare_with_baselines
+from nestmap.tuning.display import (
+    BASELINE_COLUMNS,
+    BASELINE_NUMBERS,
+    FRONT_COLUMNS,
+    FRONT_NUMBERS,
+    ProgressDisplay,
+    baseline_rows,
+    front_rows,
+    state_text,
+)
+from nestmap.tuning.output import write_best
+from nestmap.tuning.reference import make_workload
+from nestmap.tuning.run import INPUT_SEED, Budget, TimeoutPolicy, tune
+from worker.measuring import MeasuringChild
+
+#: 512 channels of 14 x 14 to 512 filters of 3 x 3: nearly a gigaflop, yet seconds a candidate.
+LAYER = "vgg16/24"
+VARIANTS = ("partial", "direct")
+#: More than the time allows on two cores; with more cores the demo ends sooner.
+CANDIDATES = 400
+_TIMEOUTS = TimeoutPolicy(least_s=6.0, most_s=30.0, factor=10.0)
+
+
+def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
+    """Tune, compare, print; NEGATIVE if nothing was measured right."""
+    layer = named_layer(LAYER)
+    subjects = tuple(subject_of_layer(layer, variant) for variant in VARIANTS)
+    budget = Budget(CANDIDATES, seconds)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(
+        f"{LAYER}: {layer.channels} x {layer.height} x {layer.width} to {layer.filters} filters, "
+        f"{layer.operations / 1e9:.2f} GFLOP; {', '.join(VARIANTS)}; {seconds:.0f} s of tuning"
+    )
+    with MeasuringChild(device) as child, Store.open(folder / "demo.sqlite3") as store:
+        with ProgressDisplay(Console(stderr=True), budget) as display:
+            result = tune(
+                subjects,
+                child,
+                store,
+                seed=seed,
+                budget=budget,
+                listener=display,
+                timeouts=_TIMEOUTS,
+            )
+        write_text(f"on {child.profile().name}: {result.state.tried} candidates tried")
+        write_text(state_text(result.state))
+        if not result.front:
+            write_text("nothing was measured right; please report it")
+            return ExitCode.NEGATIVE
+        best = result.front[0]
+        write_table(
+            FRONT_COLUMNS,
+            front_rows(result.front, layer),
+            "the verified time-memory front",
+            FRONT_NUMBERS,
+        )
+        source, plan = write_best(best, folder)
+        write_text(f"the best kernel: {source} (host plan: {plan})")
+        if result.reason == "interrupted":
+            return ExitCode.OK
+        contestants = compare_with_baselines(
+            layer, make_workload(subjects[0], INPUT_SEED, {}), child, best.plan, timeout_s=30.0
+        )
+    write_table(
+        BASELINE_COLUMNS,
+        baseline_rows(contestants),
+        "the best kernel and plain ways, in turns",
+        BASELINE_NUMBERS,
+    )
+    for contestant in contestants[1:]:
+        if (ratio := contestant.time_over_tuned) is not None:
+            word = "faster" if ratio >= 1 else "slower"
+            factor = ratio if ratio >= 1 else 1 / ratio
+            write_text(f"the best kernel is {factor:.2f} times {word} than: {contestant.name}")
+    write_text(f"more: nestmap tune {LAYER} --seconds 600 --db {folder / 'demo.sqlite3'}")
+    return ExitCode.OK
+
+
+def main() -> int:
+    """The command line of ``python -m nestmap.demo``."""
+    parser = argparse.ArgumentParser(prog="python -m nestmap.demo", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=90.0, help="of tuning")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="host")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="where files go")
+    arguments = parser.parse_args()
+    try:
+        return run_demo(arguments.seconds, arguments.seed, arguments.out, arguments.device)
+    except NestmapError as error:
+        write_problems("demo", error.problems, as_json=False)
+        return exit_code_of(error)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
