@@ -1,7 +1,8 @@
-"""Predicates compiled to closures, to check tens of thousands of answers a second or so.
+"""Predicates compiled to operations on columns, to check thousands of answers at once.
 
-The meaning is that of ``evaluation.evaluate``, which tests hold this against. Parts that occur
-more than once are computed once for each answer.
+The meaning is that of ``evaluation.evaluate``, which tests hold this against. Equal parts are
+computed once for a batch. Arithmetic is left to ``evaluate``, row by row: it is exact there,
+whatever the size of the integers.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.ast_model.nodes import Relation
 from mapper.constraint_rules.evaluation import evaluate
 from mapper.constraint_rules.predicate import (
     And,
@@ -19,115 +24,110 @@ from mapper.constraint_rules.predicate import (
     Predicate,
     Truth,
     Variable,
+    variables,
 )
 
 Row = tuple[int, ...]
-Test = Callable[[Row], bool]
+Truths = NDArray[np.bool_]
+# An operation computes its truths from the rows and the truths of earlier operations.
+Operation = Callable[["_Batch"], Truths]
 
 
-class _Compiler:
-    def __init__(self, order: Sequence[Variable]) -> None:
-        self.order = tuple(order)
-        self.positions = {variable: position for position, variable in enumerate(order)}
-        self.known: dict[Predicate, Test] = {}
+class _Batch:
+    """Rows of values, their columns, and what was computed of them so far."""
 
-    def test(self, predicate: Predicate) -> Test:
-        found = self.known.get(predicate)
-        if found is None:
-            found = self.known[predicate] = self._compile(predicate)
-        return found
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self.columns = np.array(rows, dtype=np.int64).T
+        self.truths: list[Truths] = []
 
-    def _compile(self, predicate: Predicate) -> Test:
+
+class CompiledPredicates:
+    """All predicates at once, over values in the order of ``order``."""
+
+    def __init__(self, predicates: Sequence[Predicate], order: Sequence[Variable]) -> None:
+        self._positions = {variable: position for position, variable in enumerate(order)}
+        self._operations: list[Operation] = []
+        self._slots: dict[Predicate, int] = {}
+        self._wanted = sorted({self._slot(predicate) for predicate in predicates})
+
+    def all_hold(self, rows: Sequence[Row]) -> bool:
+        """Whether every predicate holds for every row."""
+        if not rows:
+            return True
+        batch = _Batch(rows)
+        for operation in self._operations:
+            batch.truths.append(operation(batch))
+        return all(bool(batch.truths[slot].all()) for slot in self._wanted)
+
+    def _slot(self, predicate: Predicate) -> int:
+        known = self._slots.get(predicate)
+        if known is None:
+            operation = self._operation(predicate)
+            known = self._slots[predicate] = len(self._operations)
+            self._operations.append(operation)
+        return known
+
+    def _operation(self, predicate: Predicate) -> Operation:
         match predicate:
             case Truth(value):
-                return lambda row: value
+                return lambda batch: np.full(len(batch.rows), value, dtype=np.bool_)
             case Member(variable, values):
-                position = self.positions[variable]
-                return lambda row: row[position] in values
+                return _member(self._positions[variable], values)
             case Not(part):
-                inner = self.test(part)
-                return lambda row: not inner(row)
+                inner = self._slot(part)
+                return lambda batch: ~batch.truths[inner]
             case And(parts):
-                return _remembered(_every([self.test(part) for part in parts]))
+                return _joined(np.logical_and, [self._slot(part) for part in parts])
             case Or(parts):
-                members = [part for part in parts if isinstance(part, Member)]
-                if len(members) == len(parts):
-                    return _remembered(
-                        _some_member(
-                            [(self.positions[part.variable], part.values) for part in members]
-                        )
-                    )
-                return _remembered(_some([self.test(part) for part in parts]))
+                return _joined(np.logical_or, [self._slot(part) for part in parts])
             case Compare():
                 return self._comparison(predicate)
             case _:
                 assert_never(predicate)
 
-    def _comparison(self, predicate: Compare) -> Test:
-        order = self.order
-
-        def compared(row: Row) -> bool:
-            return evaluate(predicate, dict(zip(order, row, strict=True)))
-
+    def _comparison(self, predicate: Compare) -> Operation:
         left, right = predicate.left, predicate.right
         if isinstance(left, Variable) and isinstance(right, Variable):
-            first, second = self.positions[left], self.positions[right]
-            match predicate.relation.value:
-                case "==":
-                    return lambda row: row[first] == row[second]
-                case "!=":
-                    return lambda row: row[first] != row[second]
-                case _:
-                    pass
+            first, second = self._positions[left], self._positions[right]
+            if predicate.relation is Relation.EQ:
+                return lambda batch: batch.columns[first] == batch.columns[second]
+            if predicate.relation is Relation.NE:
+                return lambda batch: batch.columns[first] != batch.columns[second]
+        names = [(variable, self._positions[variable]) for variable in variables(predicate)]
+
+        def compared(batch: _Batch) -> Truths:
+            return np.array(
+                [
+                    evaluate(predicate, {name: row[position] for name, position in names})
+                    for row in batch.rows
+                ],
+                dtype=np.bool_,
+            )
+
         return compared
 
 
-def _every(tests: list[Test]) -> Test:
-    def every(row: Row) -> bool:
-        for test in tests:  # noqa: SIM110 - a generator would cost half of the time
-            if not test(row):
-                return False
-        return True
+def _member(position: int, values: frozenset[int]) -> Operation:
+    one, *others = sorted(values)
 
-    return every
+    def member(batch: _Batch) -> Truths:
+        column = batch.columns[position]
+        found: Truths = column == one
+        for value in others:
+            found |= column == value
+        return found
 
-
-def _some(tests: list[Test]) -> Test:
-    def some(row: Row) -> bool:
-        for test in tests:  # noqa: SIM110 - as above
-            if test(row):
-                return True
-        return False
-
-    return some
+    return member
 
 
-def _some_member(members: list[tuple[int, frozenset[int]]]) -> Test:
-    def some(row: Row) -> bool:
-        for position, values in members:  # noqa: SIM110 - as above
-            if row[position] in values:
-                return True
-        return False
+def _joined(join: np.ufunc, slots: list[int]) -> Operation:
+    first, *others = slots
 
-    return some
+    def joined(batch: _Batch) -> Truths:
+        found = batch.truths[first].copy()
+        for slot in others:
+            join(found, batch.truths[slot], out=found)
+        return found
 
-
-def _remembered(test: Test) -> Test:
-    """The last row's answer is kept; rows are compared by identity."""
-    last_row: Row | None = None
-    last_answer = False
-
-    def remembered(row: Row) -> bool:
-        nonlocal last_row, last_answer
-        if row is not last_row:
-            last_answer = test(row)
-            last_row = row
-        return last_answer
-
-    return remembered
-
-
-def compile_all(predicates: Sequence[Predicate], order: Sequence[Variable]) -> Test:
-    """A test of whether all predicates hold for values in the order of the variables."""
-    compiler = _Compiler(order)
-    return _every([compiler.test(predicate) for predicate in predicates])
+    return joined

@@ -60,7 +60,19 @@ class CpSat:
     def __init__(self) -> None:
         self.model = cp_model.CpModel()
         self._variables: list[cp_model.IntVar] = []
+        self._negations: dict[int, cp_model.LiteralT] = {}
         self.true: Literal = self.new_integer(1, 1)
+
+    def clone(self) -> CpSat:
+        """A copy that can grow on its own; indices keep their meaning."""
+        copy = CpSat()
+        copy.model = self.model.clone()
+        # Variables know their model, so each copy has its own.
+        copy._variables = [
+            copy.model.get_int_var_from_proto_index(variable.index) for variable in self._variables
+        ]
+        copy._negations = {}
+        return copy
 
     def _enter(self, variable: cp_model.IntVar) -> int:
         self._variables.append(variable)
@@ -85,7 +97,12 @@ class CpSat:
 
     def literal(self, index: Literal) -> cp_model.LiteralT:
         """OR-Tools' own literal."""
-        return self._variables[index] if index >= 0 else self._variables[~index].negated()
+        if index >= 0:
+            return self._variables[index]
+        known = self._negations.get(index)
+        if known is None:
+            known = self._negations[index] = self._variables[~index].negated()
+        return known
 
     def _literals(self, literals: Iterable[Literal]) -> list[cp_model.LiteralT]:
         return [self.literal(index) for index in literals]

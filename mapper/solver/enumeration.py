@@ -8,40 +8,60 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from ortools.sat.python import cp_model
 
-from mapper.constraint_rules.compiled import compile_all
+from mapper.constraint_rules.compiled import CompiledPredicates
 from mapper.constraint_rules.predicate import Assignment, Variable
 from mapper.solver.model import NO_PINS, Model, build_model, solver_with
 from mapper.solver.space import Space, check
 
 Progress = Callable[[int], None]
-_QUEUE_LENGTH = 1024
+_LARGEST_BATCH = 256
 _POLL_S = 0.05
 
 
 class _Collector(cp_model.CpSolverSolutionCallback):
-    """Runs in the solver's thread; hands each solution over and stops when told to."""
+    """Runs in the solver's thread; hands solutions over in batches, stops when told to.
 
-    def __init__(self, model: Model, found: queue.Queue[dict[Variable, int]]) -> None:
+    The interpreter runs one thread at a time, so that handing over each solution would cost
+    more than finding it: batches grow, and the solver waits while one is looked at.
+    """
+
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self._model = model
-        self._found = found
+        self._lock = threading.Lock()
+        self._batch: list[dict[Variable, int]] = []
+        self._size = 1
+        self.found: queue.Queue[list[dict[Variable, int]]] = queue.Queue(1)
         self.stopped = threading.Event()
 
     def on_solution_callback(self) -> None:
         """One solution was found."""
         assignment = self._model.read(self.value)
+        with self._lock:
+            self._batch.append(assignment)
+            if len(self._batch) < self._size:
+                return
+        batch = self.take()
+        self._size = min(2 * self._size, _LARGEST_BATCH)
         while not self.stopped.is_set():
             try:
-                self._found.put(assignment, timeout=_POLL_S)
+                self.found.put(batch, timeout=_POLL_S)
                 return
             except queue.Full:
                 continue
         self.stop_search()
+
+    def take(self) -> list[dict[Variable, int]]:
+        """What was found and not handed over yet."""
+        with self._lock:
+            batch, self._batch = self._batch, []
+        return batch
 
 
 class Enumeration(Iterator[dict[Variable, int]]):
@@ -70,14 +90,14 @@ class Enumeration(Iterator[dict[Variable, int]]):
         self._seen: set[tuple[int, ...]] = set()
         self._status: cp_model.CpSolverStatus | None = None
         self._error: BaseException | None = None
-        self._found: queue.Queue[dict[Variable, int]] = queue.Queue(_QUEUE_LENGTH)
+        self._batch: deque[dict[Variable, int]] = deque()
         self._model = build_model(space, pins)
-        self._collector = _Collector(self._model, self._found)
+        self._collector = _Collector(self._model)
         self._solver = solver_with(time_limit_s=time_limit_s)
         self._solver.parameters.enumerate_all_solutions = True
         # Over many small dives presolve costs more than it saves.
         self._solver.parameters.cp_model_presolve = False
-        self._valid = compile_all(
+        self._compiled = CompiledPredicates(
             [constraint.predicate for constraint in space.constraints],
             [variable for variable, _ in space.variables],
         )
@@ -106,10 +126,6 @@ class Enumeration(Iterator[dict[Variable, int]]):
         if assignment is None:
             self.close(complete=self._exhausted())
             raise StopIteration
-        if not self._valid(tuple(assignment.values())):
-            self.close(complete=False)
-            broken = ", ".join(found.constraint for found in check(self._space, assignment))
-            raise AssertionError(f"the solver's answer breaks {broken}")
         self.count += 1
         if self._progress is not None:
             self._progress(self.count)
@@ -117,29 +133,39 @@ class Enumeration(Iterator[dict[Variable, int]]):
 
     def _next(self) -> dict[Variable, int] | None:
         """The next new assignment; None at the end or when cancelled."""
-        while True:
-            if self._cancelled is not None and self._cancelled():
-                self._collector.stopped.set()
-                return None
-            assignment = self._take()
-            if assignment is None:
-                return None
-            key = tuple(assignment.values())
-            if key not in self._seen:
-                self._seen.add(key)
-                return assignment
-
-    def _take(self) -> dict[Variable, int] | None:
         assert self._thread is not None
-        while True:
+        while not self._batch:
+            if self._stop_if_cancelled():
+                return None
+            ended = not self._thread.is_alive()
             try:
-                return self._found.get(timeout=_POLL_S)
+                self._accept(self._collector.found.get(timeout=0 if ended else _POLL_S))
             except queue.Empty:
-                if self._cancelled is not None and self._cancelled():
-                    self._collector.stopped.set()
+                # Nothing for a while: take what is there, however little.
+                left = self._collector.take()
+                if ended and not left:
                     return None
-                if not self._thread.is_alive() and self._found.empty():
-                    return None
+                self._accept(left)
+        return None if self._stop_if_cancelled() else self._batch.popleft()
+
+    def _accept(self, found: list[dict[Variable, int]]) -> None:
+        """Check a batch and keep what is new in it."""
+        rows = [tuple(assignment.values()) for assignment in found]
+        if not self._compiled.all_hold(rows):
+            self.close(complete=False)
+            for assignment in found:
+                broken = ", ".join(v.constraint for v in check(self._space, assignment))
+                if broken:
+                    raise AssertionError(f"the solver's answer breaks {broken}")
+        for row, assignment in zip(rows, found, strict=True):
+            if row not in self._seen:
+                self._seen.add(row)
+                self._batch.append(assignment)
+
+    def _stop_if_cancelled(self) -> bool:
+        if self._cancelled is not None and self._cancelled():
+            self._collector.stopped.set()
+        return self._collector.stopped.is_set()
 
     def _exhausted(self) -> bool:
         if self._error is not None:

@@ -24,6 +24,7 @@ from mapper.constraint_rules.evaluation import (
     term_bounds,
 )
 from mapper.constraint_rules.predicate import (
+    FALSE,
     OPPOSITE,
     And,
     CodeVariable,
@@ -60,37 +61,86 @@ class Lowering:
 
     def __init__(self, domains: Mapping[Variable, tuple[int, ...]]) -> None:
         self.cp = CpSat()
-        self.domains = dict(domains)
+        self.domains: dict[Variable, tuple[int, ...]] = {}
         self._values: dict[Variable, dict[int, int]] = {}
         self._integers: dict[Variable, int] = {}
         self._literals: dict[Predicate, Literal] = {}
         self._conjunctions: dict[frozenset[Literal], Literal] = {}
         self._terms: dict[IntTerm, Linear] = {}
         self._divisions: dict[tuple[IntTerm, IntTerm], tuple[Linear, Linear]] = {}
-        for variable, domain in self.domains.items():
-            if len(domain) > SMALL_DOMAIN:
-                self._integers[variable] = self.cp.new_integer_of(domain, str(variable))
-                continue
-            values = {value: self.cp.new_boolean(f"{variable}={value}") for value in domain}
-            self.cp.exactly_one(values.values())
-            self._values[variable] = values
+        for variable, domain in domains.items():
+            self._declare(variable, domain)
+
+    def _declare(self, variable: Variable, domain: tuple[int, ...]) -> None:
+        self.domains[variable] = domain
+        if len(domain) > SMALL_DOMAIN:
+            self._integers[variable] = self.cp.new_integer_of(domain, str(variable))
+            return
+        values = {value: self.cp.new_boolean(f"{variable}={value}") for value in domain}
+        self.cp.exactly_one(values.values())
+        self._values[variable] = values
+
+    def clone(self, domains: Mapping[Variable, tuple[int, ...]]) -> Lowering:
+        """A copy that can grow on its own, with further variables declared."""
+        copy = Lowering({})
+        copy.cp = self.cp.clone()
+        copy.domains = dict(self.domains)
+        copy._values = dict(self._values)
+        copy._integers = dict(self._integers)
+        copy._literals = dict(self._literals)
+        copy._conjunctions = dict(self._conjunctions)
+        copy._terms = dict(self._terms)
+        copy._divisions = dict(self._divisions)
+        for variable, domain in domains.items():
+            copy._declare(variable, domain)
+        return copy
 
     def add(self, predicate: Predicate) -> None:
         """The predicate must hold."""
+        if isinstance(predicate, Compare) and not self._in_table(predicate):
+            if not self._clauses_that_differ([], predicate):
+                self._relate(
+                    predicate.relation, self.term(predicate.left), self.term(predicate.right)
+                )
+            return
+        self._add_clause([], predicate)
+
+    def _add_clause(self, others: list[Literal], predicate: Predicate) -> None:
+        """The predicate or one of the other literals must hold.
+
+        A conjunction under a disjunction is distributed, which needs no helper Boolean: the
+        bans on equal codes of nested maps are most of a model.
+        """
         match predicate:
             case And(parts):
                 for part in parts:
-                    self.add(part)
+                    self._add_clause(others, part)
             case Or(parts):
-                self.cp.some([self.literal(part) for part in parts])
+                split = next((part for part in parts if isinstance(part, And)), FALSE)
+                split = next((part for part in parts if isinstance(part, Compare)), split)
+                rest = [self.literal(part) for part in parts if part is not split]
+                self._add_clause([*others, *rest], split)
             case Not(And(parts)):
-                self.cp.some([~self.literal(part) for part in parts])
-            case Not(Or(parts)):
-                self.cp.every([~self.literal(part) for part in parts])
-            case Compare(relation, left, right) if not self._in_table(predicate):
-                self._relate(relation, self.term(left), self.term(right))
+                self.cp.some([*others, *(~self.literal(part) for part in parts)])
+            case Compare() if self._clauses_that_differ(others, predicate):
+                pass
             case _:
-                self.cp.every([self.literal(predicate)])
+                self.cp.some([*others, self.literal(predicate)])
+
+    def _clauses_that_differ(self, others: list[Literal], predicate: Compare) -> bool:
+        """``x != y`` value by value, if both variables are; else nothing is added."""
+        left, right = predicate.left, predicate.right
+        if predicate.relation is not Relation.NE:
+            return False
+        if not (isinstance(left, Variable) and isinstance(right, Variable)):
+            return False
+        first, second = self._values.get(left), self._values.get(right)
+        if first is None or second is None:
+            return False
+        for value, literal in first.items():
+            if value in second:
+                self.cp.some([*others, ~literal, ~second[value]])
+        return True
 
     def literal(self, predicate: Predicate) -> Literal:
         """A literal that is true exactly if the predicate holds."""

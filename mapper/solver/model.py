@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
 from mapper.constraint_rules.evaluation import bind
-from mapper.constraint_rules.predicate import Assignment, Variable
+from mapper.constraint_rules.predicate import Assignment, Predicate, Variable, variables
 from mapper.errors import InputError, Problem
 from mapper.solver.lowering import Lowering
 from mapper.solver.space import Space
@@ -67,19 +67,50 @@ def checked_pins(space: Space, pins: Assignment) -> dict[Variable, int]:
     return dict(pins)
 
 
+class ModelTemplate:
+    """A space of which some variables will be pinned, to other values for each model.
+
+    What does not speak of these variables is lowered once.
+    """
+
+    def __init__(self, space: Space, pins: Assignment, later: Iterable[Variable]) -> None:
+        self._space = space
+        self._pins = checked_pins(space, pins)
+        self._later = frozenset(later) - self._pins.keys()
+        known = self._later | self._pins.keys()
+        self._base = Lowering(
+            {variable: domain for variable, domain in space.variables if variable not in known}
+        )
+        self._open: list[Predicate] = []
+        for constraint in space.constraints:
+            predicate = bind(constraint.predicate, self._pins)
+            if variables(predicate).isdisjoint(self._later):
+                self._base.add(predicate)
+            else:
+                self._open.append(predicate)
+
+    def model(self, values: Assignment = NO_PINS) -> Model:
+        """The model with these values pinned too; what has no value stays open."""
+        pins = {**self._pins, **checked_pins(self._space, values)}
+        lowering = self._base.clone(
+            {
+                variable: domain
+                for variable, domain in self._space.variables
+                if variable in self._later and variable not in pins
+            }
+        )
+        for predicate in self._open:
+            lowering.add(bind(predicate, values))
+        return Model(lowering, self._space, pins, tuple(_readers(self._space, lowering, pins)))
+
+
 def build_model(space: Space, pins: Assignment = NO_PINS) -> Model:
     """The model of all assignments that agree with the pins.
 
     Pinned variables are replaced by their values before anything is lowered, so that most
     arithmetic over tuning parameters never reaches the solver.
     """
-    fixed = checked_pins(space, pins)
-    lowering = Lowering(
-        {variable: domain for variable, domain in space.variables if variable not in fixed}
-    )
-    for constraint in space.constraints:
-        lowering.add(bind(constraint.predicate, fixed))
-    return Model(lowering, space, fixed, tuple(_readers(space, lowering, fixed)))
+    return ModelTemplate(space, pins, ()).model()
 
 
 def _readers(space: Space, lowering: Lowering, pins: Assignment) -> Iterator[Reader]:

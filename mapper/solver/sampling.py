@@ -26,7 +26,14 @@ from mapper.constraint_rules.predicate import (
 )
 from mapper.errors import LimitError, UnsatisfiableError
 from mapper.solver.enumeration import enumerate_assignments
-from mapper.solver.model import NO_PINS, Model, build_model, checked_pins, solver_with
+from mapper.solver.model import (
+    NO_PINS,
+    Model,
+    ModelTemplate,
+    build_model,
+    checked_pins,
+    solver_with,
+)
 from mapper.solver.space import Space, check
 
 # Draws in a row that gave nothing new before the rest is enumerated instead.
@@ -58,9 +65,12 @@ def sample(
     seen: set[tuple[int, ...]] = set()
     failures = 0
     draw = ParameterDraw(space, fixed)
+    template = ModelTemplate(space, fixed, draw.open)
     while len(seen) < count and failures < PATIENCE:
-        values = draw.draw(random)
-        found = _solve(build_model(space, {**fixed, **(values or {})}), random, _SOLVE_LIMIT_S)
+        # Where what the codes need (memory, say) refuses most parameters, drawing these blindly
+        # gives nothing: every fourth failure the solver chooses them too.
+        values = None if failures % 4 == 3 else draw.draw(random)
+        found = _solve(template.model(values or NO_PINS), random, _SOLVE_LIMIT_S)
         key = tuple(found.values()) if found is not None else None
         if found is None or key is None or key in seen:
             failures += 1
@@ -143,12 +153,12 @@ class ParameterDraw:
 
     def __init__(self, space: Space, pins: Mapping[Variable, int]) -> None:
         self._domains = space.domains
-        self._open = [
+        self.open = [
             variable
             for variable, _ in space.variables
             if isinstance(variable, ParameterVariable) and variable not in pins
         ]
-        self._mentioning: dict[Variable, list[Predicate]] = {v: [] for v in self._open}
+        self._mentioning: dict[Variable, list[Predicate]] = {v: [] for v in self.open}
         self._impossible = False
         for constraint in space.constraints:
             predicate = bind(constraint.predicate, pins)
@@ -170,7 +180,7 @@ class ParameterDraw:
         return None
 
     def _descend(self, random: Random) -> dict[Variable, int] | None:
-        order = list(self._open)
+        order = list(self.open)
         random.shuffle(order)
         # Depth first without recursion: for each depth the values still to be tried.
         chosen: dict[Variable, int] = {}

@@ -11,7 +11,7 @@ from mapper.ast_model.index_expr import const
 from mapper.ast_model.nest import Nest, NestMap
 from mapper.ast_model.nodes import Relation
 from mapper.ast_model.types import Memory
-from mapper.constraint_rules.compiled import compile_all
+from mapper.constraint_rules.compiled import CompiledPredicates
 from mapper.constraint_rules.evaluation import (
     bind,
     evaluate,
@@ -197,7 +197,8 @@ def test_partial_knowledge_is_sound(predicate: Predicate, data: st.DataObject):
     assert not variables(bound) & known.keys()
     assert evaluate(bound, full) is value
     assert (bind(predicate, full) == TRUE) is value
-    assert compile_all([predicate], list(full))(tuple(full.values())) is value
+    compiled = CompiledPredicates([predicate], list(full))
+    assert compiled.all_hold([tuple(full.values())] * 2) is value
 
 
 @given(TERMS, st.data())
