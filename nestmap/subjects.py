@@ -16,7 +16,7 @@ from mapper.ast_model.bounded_json import kind_of, loads_bounded
 from mapper.ast_model.codec import MAX_PROGRAM_DEPTH, PROGRAM_SCHEMA, program_from_json
 from mapper.ast_model.nest_codec import NEST_SCHEMA, nest_from_json
 from mapper.ast_model.text_form import parse
-from mapper.errors import InputError, NestmapError, Problem
+from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.layer_spec import VGG16, LayerSpec
 from mapper.pipeline import Subject, subject_of_layer, subject_of_nest, subject_of_program
 from mapper.variants import DEFAULT_VARIANT
@@ -24,6 +24,9 @@ from mapper.variants import DEFAULT_VARIANT
 LAYER_SCHEMA = "nestmap/layer/1"
 STDIN = "-"
 DEFAULT_MAX_BYTES = 8 * 2**20
+# The rules compare maps with maps: 200 of them, five times the paper's tree, take half a
+# minute and half a GB at worst, 1000 would take hours.
+MAX_MAPS = 200
 
 # A field that only one kind of document has, for documents that state no schema.
 _TELLING_FIELDS = (("tree", NEST_SCHEMA), ("kernels", PROGRAM_SCHEMA), ("channels", LAYER_SCHEMA))
@@ -40,7 +43,7 @@ def load_subject(x: str, variant: str | None = None, max_bytes: int = DEFAULT_MA
     content = read_bounded(x, max_bytes, or_else="or a layer's name, " + ", ".join(VGG16))
     shown = "standard input" if x == STDIN else x
     try:
-        return _subject_of_text(content, _label(x), shown, variant)
+        return bounded(_subject_of_text(content, _label(x), shown, variant))
     except NestmapError as error:
         # The same kind of error, so that each exit code stays what it is.
         raise type(error)(
@@ -71,8 +74,22 @@ def read_bounded(name: str, max_bytes: int = DEFAULT_MAX_BYTES, or_else: str = "
             Problem(shown, "is not UTF-8 text", f"byte {error.start}", "UTF-8 text")
         ) from None
     if not text.strip():
-        raise InputError(Problem(shown, "is empty", "", "a layer, a program, a tree or a mapping"))
+        raise InputError(Problem(shown, "is empty", "", "JSON, or the text of a program"))
     return text
+
+
+def bounded(subject: Subject) -> Subject:
+    """The subject itself; LimitError if it has more maps than can be solved."""
+    stack = [item for nest in subject.nests for item in nest.roots]
+    count = 0
+    while stack:
+        count += 1
+        stack += stack.pop().nested
+    if count > MAX_MAPS:
+        raise LimitError(
+            Problem("", "there are more maps than can be solved", str(count), f"{MAX_MAPS} maps")
+        )
+    return subject
 
 
 def _read_stdin(max_bytes: int) -> bytes:

@@ -10,7 +10,7 @@ from mapper.constraint_rules.rule import Mode
 from mapper.pipeline import assignment_to_json
 from mapper.solver.space import Violation
 from nestmap.cli.exit_codes import ExitCode
-from nestmap.cli.output import note, write_json, write_table, write_text
+from nestmap.cli.output import Progress, note, write_json, write_table, write_text
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
@@ -60,7 +60,8 @@ def judge_file(request: Request, name: str, time_limit: float) -> Verdict:
     given = read_mapping(request.space, read_bounded(name), request.mode)
     if given.ignored:
         note(f"paper mode knows no {' and no '.join(given.ignored)}: left out")
-    return judge(request.space, given.assignment, seconds_or_none(time_limit))
+    with Progress("checking"):
+        return judge(request.space, given.assignment, seconds_or_none(time_limit))
 
 
 def violation_to_json(violation: Violation) -> dict[str, Any]:

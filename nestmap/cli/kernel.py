@@ -18,8 +18,15 @@ from mapper.pipeline import (
 )
 from nestmap.cli.check import judge_file, violation_to_json
 from nestmap.cli.exit_codes import ExitCode
-from nestmap.cli.output import mapping_fields, note, write_json, write_problems, write_table
-from nestmap.cli.output import write_text as write_out
+from nestmap.cli.output import (
+    Progress,
+    mapping_fields,
+    note,
+    write_json,
+    write_problems,
+    write_table,
+    write_text,
+)
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
@@ -86,14 +93,15 @@ def kernel(
     elif plan:
         _write_plan(host_plan)
     elif out is None:
-        write_out(host_plan.source)
+        write_text(host_plan.source)
 
 
 def _drawn(request: Request, seed: int) -> Assignment:
     # Loads the solver.
     from mapper.solver.sampling import sample
 
-    return next(iter(sample(request.space, 1, seed)))
+    with Progress("drawing a mapping"):
+        return next(iter(sample(request.space, 1, seed)))
 
 
 def _with_values(request: Request, codes: Assignment) -> Assignment:
@@ -102,7 +110,8 @@ def _with_values(request: Request, codes: Assignment) -> Assignment:
 
     space = derive_space(request.subject, Mode.STRICT, request.device, RuleOptions())
     try:
-        return complete(space, codes)
+        with Progress("choosing parameters and local sizes"):
+            return complete(space, codes)
     except UnsatisfiableError:
         raise UnsatisfiableError(
             Problem(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import time
+import threading
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 from mapper.errors import Problem
@@ -86,33 +86,51 @@ def mapping_fields(values: Mapping[str, object]) -> str:
 
 
 class Progress:
-    """A line on the terminal's stderr that counts, for what takes over a second.
+    """A line on the terminal's stderr while something takes over a second.
 
-    Without a terminal, or with ``quiet`` (results already move on the screen), nothing is
-    shown.
+    Without a terminal nothing is shown. Results that move on the same screen say enough: with
+    the first :meth:`update` the line goes away then.
     """
 
-    def __init__(self, what: str, quiet: bool = False) -> None:
+    def __init__(self, what: str) -> None:
         self._what = what
-        self._quiet = quiet
-        self._started = time.monotonic()
-        self._status: Any = None
+        self._lock = threading.Lock()
+        self._status: Status | None = None
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            self._timer = threading.Timer(PROGRESS_AFTER_S, self._show)
+            self._timer.daemon = True
+            self._timer.start()
         return self
+
+    def _show(self) -> None:
+        with self._lock:
+            if self._timer is not None:
+                self._status = Console(file=sys.stderr, markup=False).status(self._what)
+                self._status.start()
 
     def update(self, count: int) -> None:
         """Say how many there are so far."""
-        if self._quiet or not sys.stderr.isatty():
+        if self._timer is None:
             return
-        seconds = time.monotonic() - self._started
-        if seconds < PROGRESS_AFTER_S:
+        if sys.stdout.isatty():
+            self.stop()
             return
-        text = f"{self._what}: {count} after {seconds:.0f} s"
-        if self._status is None:
-            self._status = Console(file=sys.stderr, markup=False).status(text)
-            self._status.start()
-        self._status.update(text)
+        with self._lock:
+            if self._status is not None:
+                self._status.update(f"{self._what}: {count}")
+
+    def stop(self) -> None:
+        """Take the line away for good."""
+        with self._lock:
+            timer, self._timer = self._timer, None
+            status, self._status = self._status, None
+        if timer is not None:
+            timer.cancel()
+        if status is not None:
+            status.stop()
 
     def __exit__(
         self,
@@ -120,5 +138,4 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._status is not None:
-            self._status.stop()
+        self.stop()

@@ -93,11 +93,13 @@ def table_4(counts: dict[str, int]) -> dict[str, int]:
 
 def _write(request: Request, found: Iterator[Assignment], json_output: bool) -> int:
     number = 0
-    for number, assignment in enumerate(found, 1):
-        if json_output:
-            write_json(assignment_to_json(assignment))
-        else:
-            write_mapping(request.subject, assignment, f"mapping {number}")
+    with Progress("solving") as progress:
+        for number, assignment in enumerate(found, 1):
+            progress.update(number)
+            if json_output:
+                write_json(assignment_to_json(assignment))
+            else:
+                write_mapping(request.subject, assignment, f"mapping {number}")
     return number
 
 

@@ -1,0 +1,183 @@
+"""What the commands answer, as JSON and as text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from db.records import CandidateRecord
+from db.store import Store
+from mapper.measurement import Timed
+from nestmap.cli import app
+
+TREE = str(Path(__file__).parents[3] / "examples" / "cc22_convolution_tree.json")
+SMALL = ["vgg16/7", "--variant", "high-level"]
+
+
+def run(*args: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(args), input=stdin)
+
+
+def json_lines(*args: str) -> list[Any]:
+    result = run(*args, "--json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_paper_count_is_the_published_one():
+    (found,) = json_lines("solve", TREE, "--count", "--mode", "paper")
+    assert found["count"] == 41_094
+    assert found["complete"] is True
+    assert found["mode"] == "paper"
+    assert list(found["table4"].values()) == [32, 13, 34, 1, 34, 9]
+    assert sum(found["table4"].values()) == 123
+    assert found["constraints"]["private-memory-scoping"] == 32
+
+
+def test_a_count_out_of_time_is_a_lower_bound():
+    result = run("solve", TREE, "--count", "--mode", "paper", "--time-limit", "0.2", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 5
+    assert found["complete"] is False
+    assert "count" not in found
+    assert 0 <= found["at_least"] < 41_094
+
+
+def test_solve_gives_ten_and_says_that_there_are_more():
+    result = run("solve", TREE, "--json")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 10
+    assert "there are more" in result.stderr
+
+
+def test_pins_hold():
+    found = json_lines("solve", TREE, "--mode", "paper", "--limit", "3", "--pin", "28=W0",
+                       "--pin", "51=10")  # fmt: skip
+    assert {(m["mapping"]["28"], m["mapping"]["51"]) for m in found} == {(20, 10)}
+
+
+def test_everything_that_solve_says_passes_check(tmp_path: Path):
+    for mapping in json_lines("solve", *SMALL, "--sample", "3", "--seed", "5"):
+        path = tmp_path / "mapping.json"
+        path.write_text(json.dumps(mapping))
+        assert json_lines("check", SMALL[0], str(path), *SMALL[1:])[0]["valid"] is True
+
+
+def test_one_seed_gives_one_sample():
+    args = ("solve", *SMALL, "--sample", "3", "--seed", "7")
+    assert json_lines(*args) == json_lines(*args)
+
+
+def test_an_impossible_pin_is_unsatisfiable():
+    result = run("solve", *SMALL, "--pin", "row=S", "--pin", "column=S", "--pin", "filter=S",
+                 "--pin", "convolution.0=3")  # fmt: skip
+    assert result.exit_code == 5
+    assert "no mapping satisfies" in result.stderr
+
+
+def test_the_drawing_shows_schedules_and_trips():
+    result = run("solve", *SMALL, "--limit", "1")
+    assert "row" in result.stdout
+    assert "112" in result.stdout
+
+
+def test_check_names_rules_and_assumes_local_sizes(tmp_path: Path):
+    (mapping,) = json_lines("solve", TREE, "--limit", "1")
+    path = tmp_path / "mapping.json"
+    path.write_text(json.dumps(mapping["mapping"]))
+    (verdict,) = json_lines("check", TREE, str(path))
+    assert verdict["valid"] is True
+    assert list(verdict["assumed"]["local_sizes"].values()) == [[1, 1, 1]]
+
+    mapping["mapping"]["283"] = "L0"
+    path.write_text(json.dumps(mapping))
+    result = run("check", TREE, str(path), "--json")
+    verdict = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert verdict["valid"] is False
+    broken = {violation["rule"] for violation in verdict["violations"]}
+    assert "private-memory-scoping" in broken
+    assert set(verdict["violations"][0]) == {
+        "rule", "maps", "buffer", "sentence", "remedy", "constraint"
+    }  # fmt: skip
+
+
+def test_check_completes_parameters_that_are_not_given():
+    args = ("vgg16/24", "--variant", "partial")
+    (mapping,) = json_lines("solve", *args, "--sample", "1")
+    result = run("check", *args, "-", "--json", stdin=json.dumps({"mapping": mapping["mapping"]}))
+    verdict = json.loads(result.stdout)
+    assert verdict["valid"] is True
+    assert "theta" in verdict["assumed"]["parameters"]
+
+
+def test_constraints_have_ids_texts_and_sources():
+    found = json_lines("constraints", TREE, "--mode", "paper")
+    assert len({constraint["id"] for constraint in found}) == len(found)
+    assert set(found[0]) == {
+        "id", "rule", "subjects", "buffer", "predicate", "provenance", "sentence", "remedy"
+    }  # fmt: skip
+    assert "CC'22" in found[0]["provenance"]
+
+
+def test_kernel_source_plan_and_file(tmp_path: Path):
+    (plan,) = json_lines("kernel", *SMALL, "--seed", "2")
+    assert plan["memory_bytes"] == sum(buffer["bytes"] for buffer in plan["buffers"])
+    out = tmp_path / "kernel.cl"
+    result = run("kernel", *SMALL, "--seed", "2", "--out", str(out))
+    assert result.exit_code == 0
+    assert out.read_text() == plan["source"]
+    assert run("kernel", *SMALL, "--seed", "2").stdout.rstrip() == plan["source"].rstrip()
+    assert "13434880 bytes" in run("kernel", *SMALL, "--seed", "2", "--plan").stdout
+
+
+def test_an_invalid_mapping_has_no_kernel(tmp_path: Path):
+    path = tmp_path / "mapping.json"
+    path.write_text(json.dumps({"row": "W0", "column": "W0", "filter": "S"}))
+    result = run("kernel", SMALL[0], str(path), *SMALL[1:])
+    assert result.exit_code == 1
+    assert "duplicate-scheduling" in result.stderr
+    assert result.stdout == ""
+
+
+def test_devices_lists_profiles():
+    (found,) = json_lines("devices")
+    assert {"pocl", "mali-g72", "h200"} <= {profile["name"] for profile in found["profiles"]}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "store.sqlite3"
+    with Store.open(path) as store:
+        device = store.add_device("a", {})
+        for number, variant in enumerate(("direct", "partial")):
+            program = store.add_program("s", json.dumps({"n": number}))
+            study = store.open_study(
+                program, device, mode="strict", seed=0, label="vgg16/7", variant=variant
+            )
+            for time_ms, memory in ((4, 100), (2, 300 - 150 * number), (3, 250)):
+                candidate = CandidateRecord(
+                    program, {"t": time_ms}, {}, {}, "source", memory, "0.1.0"
+                )
+                store.add_measurement(study, candidate, Timed((time_ms * 10**6,), 0.0, 1.0), memory)
+    return path
+
+
+def test_the_variants_of_a_layer_share_a_front(database: Path):
+    (found,) = json_lines("front", "vgg16/7", "--db", str(database))
+    points = [(point["time_ms"], point["memory_bytes"]) for point in found["points"]]
+    assert points == [(2.0, 150), (4.0, 100), (4.0, 100)]
+    assert all(len(point["candidate"]) == 64 for point in found["points"])
+
+
+def test_a_study_has_its_own_front(database: Path):
+    (found,) = json_lines("front", "--db", str(database), "--study", "1")
+    assert [p["memory_bytes"] for p in found["points"]] == [300, 250, 100]
+    text = run("front", "--db", str(database), "--study", "1").stdout
+    assert "*" in text
+    assert run("front", "vgg16/9", "--db", str(database)).exit_code == 2
+    assert run("front", "--db", str(database), "--study", "99").exit_code == 2
