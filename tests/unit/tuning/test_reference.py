@@ -1,0 +1,108 @@
+"""The reference is a convolution, whatever its chunks, and so is im2col."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.signal import correlate
+
+from mapper.errors import InputError
+from mapper.layer_spec import LayerSpec
+from mapper.pipeline import subject_of_layer, subject_of_nest, subject_of_program
+from mapper.variants import variant_program
+from nestmap.tuning import reference
+from nestmap.tuning.baselines import im2col
+from tests.unit.tuning.fakes import TINY
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> LayerSpec:
+    kernel = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    return LayerSpec(
+        channels=draw(st.integers(1, 3)),
+        height=draw(st.integers(3, 6)),
+        width=draw(st.integers(3, 6)),
+        filters=draw(st.integers(1, 3)),
+        kernel_height=kernel[0],
+        kernel_width=kernel[1],
+        stride=draw(st.integers(1, 3)),
+        pad_top=draw(st.integers(0, kernel[0] - 1)),
+        pad_left=draw(st.integers(0, kernel[1] - 1)),
+        pad_bottom=draw(st.integers(0, kernel[0] - 1)),
+        pad_right=draw(st.integers(0, kernel[1] - 1)),
+    )
+
+
+def data_of(layer: LayerSpec) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(1)
+    kernel = (layer.kernel_height, layer.kernel_width)
+    return (
+        generator.standard_normal((layer.height, layer.width, layer.channels), dtype=np.float32),
+        generator.standard_normal((layer.filters, *kernel, layer.channels), dtype=np.float32),
+    )
+
+
+def convolve_slowly(layer: LayerSpec, image: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Seven loops, as one writes a convolution down."""
+    result = np.zeros((layer.output_height, layer.output_width, layer.filters))
+    for y, x, m in np.ndindex(*result.shape):
+        for i, j in np.ndindex(layer.kernel_height, layer.kernel_width):
+            row = y * layer.stride + i - layer.pad_top
+            column = x * layer.stride + j - layer.pad_left
+            if 0 <= row < layer.height and 0 <= column < layer.width:
+                for c in range(layer.channels):
+                    result[y, x, m] += float(image[row, column, c]) * float(weights[m, i, j, c])
+    return result
+
+
+@settings(max_examples=40)
+@given(layer=layers())
+def test_reference_and_im2col_equal_the_loops(layer: LayerSpec):
+    image, weights = data_of(layer)
+    expected = convolve_slowly(layer, image, weights)
+    np.testing.assert_allclose(reference.convolve(layer, image, weights), expected, atol=1e-12)
+    matrix = weights.reshape(layer.filters, -1).T
+    product = (im2col(layer, image) @ matrix).reshape(expected.shape)
+    np.testing.assert_allclose(product, expected, atol=1e-4)
+
+
+def test_reference_equals_scipy():
+    layer = LayerSpec(3, 9, 8, 4)
+    image, weights = data_of(layer)
+    expected = np.stack(
+        [correlate(image.astype(float), w.astype(float), mode="valid")[..., 0] for w in weights],
+        axis=-1,
+    )
+    np.testing.assert_allclose(reference.convolve(layer, image, weights), expected, atol=1e-12)
+
+
+def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch):
+    image, weights = data_of(TINY)
+    whole = reference.convolve(TINY, image, weights)
+    monkeypatch.setattr(reference, "_CHUNK_BYTES", 1)
+    np.testing.assert_allclose(reference.convolve(TINY, image, weights), whole, atol=1e-12)
+
+
+def test_program_without_a_layer_has_the_interpreters_meaning():
+    of_layer = reference.make_workload(subject_of_layer(TINY, "high-level"), 3, {})
+    program = subject_of_program(variant_program(TINY, "high-level"))
+    of_program = reference.make_workload(program, 3, {})
+    np.testing.assert_allclose(of_program.expected, of_layer.expected, atol=1e-9)
+    assert of_program.tolerance == of_layer.tolerance
+    for name, array in of_layer.inputs.items():
+        np.testing.assert_array_equal(of_program.inputs[name], array)
+        assert array.dtype == np.float32
+
+
+def test_inputs_depend_on_the_seed():
+    subject = subject_of_layer(TINY, "high-level")
+    first, second = (reference.make_inputs(subject, seed)["image"] for seed in (0, 1))
+    assert not np.array_equal(first, second)
+
+
+def test_nest_tree_has_no_reference():
+    nest = subject_of_nest(subject_of_layer(TINY, "high-level").nests[0])
+    with pytest.raises(InputError, match="nothing about what is computed"):
+        reference.make_inputs(nest, 0)
