@@ -24,6 +24,10 @@ from mapper.variants import DEFAULT_VARIANT
 LAYER_SCHEMA = "nestmap/layer/1"
 STDIN = "-"
 DEFAULT_MAX_BYTES = 8 * 2**20
+MAX_NAME_SHOWN = 200
+# Maps and nodes are bounded at 10,000 each, so that more objects cannot be a subject; building
+# them first would take seconds and hundreds of megabytes.
+MAX_OBJECTS = 100_000
 # The rules compare maps with maps: 200 of them, five times the paper's tree, take half a
 # minute and half a GB at worst, 1000 would take hours.
 MAX_MAPS = 200
@@ -98,8 +102,9 @@ def _read_stdin(max_bytes: int) -> bytes:
 
 def _read_file(name: str, max_bytes: int, or_else: str) -> bytes:
     allowed = f"a file, - for standard input{', ' + or_else if or_else else ''}"
+    path = Path(name)
+    name = name if len(name) <= MAX_NAME_SHOWN else name[:MAX_NAME_SHOWN] + "…"
     try:
-        path = Path(name)
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             raise InputError(Problem(name, "is a directory", "", "a file"))
@@ -123,6 +128,12 @@ def _subject_of_text(text: str, label: str, shown: str, variant: str | None) -> 
     if text.lstrip()[0] not in "{[":
         _refuse_variant(variant, "a program")
         return subject_of_program(parse(text))
+    objects = text.count("{")
+    if objects > MAX_OBJECTS:
+        raise InputError(
+            Problem("", "there are too many maps or nodes", f"{objects} objects",
+                    f"{MAX_OBJECTS} objects")
+        )  # fmt: skip
     value = loads_bounded(text, max_bytes=2 * len(text) + 2**20, max_depth=MAX_PROGRAM_DEPTH)
     if not isinstance(value, dict):
         raise InputError(Problem("", "is not an object", kind_of(value), "an object"))
