@@ -83,7 +83,7 @@ def solve(
         _write(request, found, json_output)
     else:
         most = DEFAULT_LIMIT if limit is None else limit
-        _enumerate(request, pins, most or None, time_limit, json_output)
+        _enumerate(request, pins, most or None, time_limit, seed, json_output)
 
 
 def table_4(counts: dict[str, int]) -> dict[str, int]:
@@ -104,14 +104,28 @@ def _write(request: Request, found: Iterator[Assignment], json_output: bool) -> 
 
 
 def _enumerate(
-    request: Request, pins: Assignment, limit: int | None, time_limit: float, json_output: bool
+    request: Request,
+    pins: Assignment,
+    limit: int | None,
+    time_limit: float,
+    seed: int,
+    json_output: bool,
 ) -> None:
     # Loads the solver: half a second that --help and usage errors should not take.
     from mapper.solver.enumeration import enumerate_assignments
 
-    with enumerate_assignments(
-        request.space, pins, limit=limit, time_limit_s=seconds_or_none(time_limit)
-    ) as found:
+    try:
+        found = enumerate_assignments(
+            request.space, pins, limit=limit, time_limit_s=seconds_or_none(time_limit)
+        )
+    except LimitError as error:
+        if limit is None:
+            raise
+        # Some spaces are too large for one model. Draws fix the parameters first.
+        note(f"too large to enumerate, so these are drawn at random ({error.problems[0].message})")
+        _write(request, _sampled(request, pins, limit, seed, time_limit), json_output)
+        return
+    with found:
         number = _write(request, found, json_output)
     if found.complete:
         if number == 0:

@@ -54,6 +54,12 @@ def test_solve_gives_ten_and_says_that_there_are_more():
     assert "there are more" in result.stderr
 
 
+def test_every_variant_of_a_layer_is_solved_at_once():
+    for variant in ("direct", "partial", "high-level"):
+        found = json_lines("solve", "vgg16/24", "--variant", variant, "--limit", "2")
+        assert len(found) == 2
+
+
 def test_pins_hold():
     found = json_lines("solve", TREE, "--mode", "paper", "--limit", "3", "--pin", "28=W0",
                        "--pin", "51=10")  # fmt: skip
