@@ -1,0 +1,65 @@
+"""A small campaign: random strict candidates on PoCL and in Oclgrind, all of them right.
+
+One seed is fixed; the other is fresh and printed, so that every run looks somewhere new and
+a failure can be reproduced (NESTMAP_CAMPAIGN_SEED=<seed>).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from mapper.layer_spec import LayerSpec, named_layer
+from nestmap.tuning.campaign import CAMPAIGN_VARIANTS, Cell, CellResult, Limits, Part, run_cell
+from worker.measuring import MeasuringChild
+
+FRESH_SEED = int(os.environ.get("NESTMAP_CAMPAIGN_SEED", secrets.randbelow(2**31)))
+SEEDS = (pytest.param(1, id="fixed"), pytest.param(FRESH_SEED, id="fresh"))
+STRIDED = LayerSpec(4, 9, 7, 4, 3, 3, 2, 1, 1, 1, 1, name="strided")
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[MeasuringChild]:
+    with MeasuringChild() as child:
+        yield child
+
+
+def assert_all_right(result: CellResult, kind: str, count: int) -> None:
+    assert not result.failures, f"seed {result.seed}: {json.dumps(result.failures[:3], indent=1)}"
+    assert result.outcomes == {kind: count}, f"seed {result.seed}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("variant", CAMPAIGN_VARIANTS)
+@pytest.mark.parametrize(
+    "layer", [named_layer("vgg16/0"), named_layer("vgg16/24")], ids=lambda layer: layer.name
+)
+def test_candidates_run_right(device: MeasuringChild, layer: LayerSpec, variant: str, seed: int):
+    print(f"seed {seed}")
+    assert_all_right(
+        run_cell(Cell(layer, variant, Part.SCALED, 3, seed), device, Limits()), "timed", 3
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("variant", CAMPAIGN_VARIANTS)
+def test_strided_candidates_run_right(device: MeasuringChild, variant: str, seed: int):
+    print(f"seed {seed}")
+    assert_all_right(
+        run_cell(Cell(STRIDED, variant, Part.FULL, 3, seed), device, Limits()), "timed", 3
+    )
+
+
+@pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("variant", CAMPAIGN_VARIANTS)
+def test_candidates_are_clean_in_oclgrind(device: MeasuringChild, variant: str, seed: int):
+    print(f"seed {seed}")
+    layer = named_layer("vgg16/5")
+    assert_all_right(
+        run_cell(Cell(layer, variant, Part.OCLGRIND, 4, seed), device, Limits()), "clean", 4
+    )

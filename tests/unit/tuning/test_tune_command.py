@@ -1,0 +1,85 @@
+"""``nestmap tune`` without a device: what it prints and writes, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mapper.host_plan import HostPlan
+from nestmap.cli import app
+from tests.unit.tuning.fakes import TINY
+
+
+@pytest.fixture
+def layer(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(TINY.to_json()))
+    return str(path)
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        app(list(arguments))
+    return int(stopped.value.code or 0)
+
+
+def tune(layer: str, folder: Path, *more: str) -> int:
+    return run(
+        *("tune", layer, "--variant", "high-level", "--device", "null", "--candidates", "3"),
+        *("--db", str(folder / "store.sqlite3"), *more),
+    )
+
+
+def test_json_has_the_front_and_the_files(
+    layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "out"
+    assert tune(layer, tmp_path, "--json", "--out", str(out)) == 0
+    value: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert value["schema"] == "nestmap/tuning/1"
+    assert value["tried"] == 3
+    assert value["front"][0]["variant"] == "high-level"
+    plan = HostPlan.from_json(json.loads((out / "tiny.plan.json").read_text()))
+    assert (out / "tiny.cl").read_text() == plan.source
+    assert plan.memory_bytes == value["front"][0]["memory_bytes"]
+
+
+def test_second_run_prints_the_same_front(
+    layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    fronts: list[Any] = []
+    for _ in range(2):
+        assert tune(layer, tmp_path, "--json") == 0
+        fronts.append(json.loads(capsys.readouterr().out)["front"])
+    assert fronts[0] == fronts[1]
+
+
+def test_table_is_printed(layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert tune(layer, tmp_path) == 0
+    printed = capsys.readouterr().out
+    assert "time_ms" in printed and "memory_bytes" in printed and "high-level" in printed
+
+
+def test_bad_input(layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("tune", "vgg16/1") == 2
+    assert tune(layer, tmp_path, "--variant", "none") == 2
+    assert tune(layer, tmp_path, "--candidates", "0") == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_folder_that_cannot_be_made(layer: str, tmp_path: Path):
+    assert tune(layer, tmp_path, "--out", layer) == 2
+
+
+def test_device_that_is_not_there(layer: str, tmp_path: Path):
+    db = str(tmp_path / "store.sqlite3")
+    assert run("tune", layer, "--device", "opencl:none/none", "--db", db) == 3
+
+
+def test_store_that_cannot_be_written(layer: str, tmp_path: Path):
+    bad = tmp_path / "not-a-store"
+    bad.write_text("something else")
+    assert run("tune", layer, "--device", "null", "--db", str(bad)) == 4
