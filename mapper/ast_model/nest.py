@@ -22,8 +22,8 @@ class NestMap:
     ``writes`` is the memory of its result. ``perfectly_nested``: it is the whole body of
     the map around it, applied to that map's parameter. ``nested`` stand in data-flow
     order. A map over nothing but constants ``reads_constants``: the paper counts its argument as
-    private memory, though there is no buffer. ``leaf_writes`` are the memories of writes that stand in its body under no
-    further map.
+    private memory, though there is no buffer. ``leaf_writes`` are the memories of writes that
+    stand in its body under no further map.
     """
 
     id: MapId

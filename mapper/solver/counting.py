@@ -83,6 +83,8 @@ def _count_completable(space: Space, pins: Assignment, time_limit_s: float | Non
     )
     known: dict[frozenset[Predicate], bool] = {}
     count = 0
+    left_s = time_limit_s
+    decided = True
     code_pins = {variable: v for variable, v in pins.items() if variable in code_variables}
     other_pins = {variable: v for variable, v in pins.items() if variable not in code_variables}
     # Constraints may mention pinned parameters, so these stay in the relaxed space.
@@ -95,18 +97,30 @@ def _count_completable(space: Space, pins: Assignment, time_limit_s: float | Non
         for assignment in found:
             left = frozenset(bind(predicate, assignment) for predicate in mixed) - {TRUE}
             if left not in known:
-                known[left] = _exists(others, other_pins, left)
+                exists, spent_s = _exists(others, other_pins, left, left_s)
+                left_s = None if left_s is None else left_s - spent_s
+                if exists is None:
+                    decided = False
+                    break
+                known[left] = exists
             count += known[left]
-    return Count(count, found.complete is True)
+    return Count(count, decided and found.complete is True)
 
 
 def _exists(
     entries: tuple[tuple[Variable, tuple[int, ...]], ...],
     pins: Assignment,
     predicates: frozenset[Predicate],
-) -> bool:
+    time_limit_s: float | None,
+) -> tuple[bool | None, float]:
+    """Whether values of the rest exist, None if time ran out first; and the seconds it took."""
+    if time_limit_s is not None and time_limit_s <= 0:
+        return None, 0.0
     model = build_model(Space(entries, ()), pins)
     for predicate in sorted(predicates, key=str):
         model.lowering.add(bind(predicate, pins))
-    status = solver_with().solve(model.cp)
-    return status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    solver = solver_with(time_limit_s=time_limit_s)
+    status = solver.solve(model.cp)
+    if status == cp_model.UNKNOWN:
+        return None, solver.wall_time
+    return status in (cp_model.OPTIMAL, cp_model.FEASIBLE), solver.wall_time

@@ -68,6 +68,7 @@ class Lowering:
         self._conjunctions: dict[frozenset[Literal], Literal] = {}
         self._terms: dict[IntTerm, Linear] = {}
         self._divisions: dict[tuple[IntTerm, IntTerm], tuple[Linear, Linear]] = {}
+        self._ceilings: dict[IntTerm, int] = {}
         for variable, domain in domains.items():
             self._declare(variable, domain)
 
@@ -91,12 +92,15 @@ class Lowering:
         copy._conjunctions = dict(self._conjunctions)
         copy._terms = dict(self._terms)
         copy._divisions = dict(self._divisions)
+        copy._ceilings = dict(self._ceilings)
         for variable, domain in domains.items():
             copy._declare(variable, domain)
         return copy
 
     def add(self, predicate: Predicate) -> None:
         """The predicate must hold."""
+        if isinstance(predicate, Compare):
+            self._note_ceiling(predicate)
         if isinstance(predicate, Compare) and not self._in_table(predicate):
             if not self._clauses_that_differ([], predicate):
                 self._relate(
@@ -274,8 +278,36 @@ class Lowering:
             self.cp.equal(weighted, linear_variable(known))
         return known
 
+    def _note_ceiling(self, predicate: Compare) -> None:
+        """Bound the products in ``term <= constant``, which holds whatever else does.
+
+        The bytes of a buffer are a product of a dozen factors whose largest values multiply
+        to more than 64 bits, though no product above the limit is ever allowed. All factors
+        being at least 1, no part of such a product is above the limit either.
+        """
+        if predicate.relation is not Relation.LE or not isinstance(predicate.right, IntConst):
+            return
+        parts = predicate.left.terms if isinstance(predicate.left, Sum) else (predicate.left,)
+        if any(term_bounds(part, {}, self.domains)[0] < 0 for part in parts):
+            return
+        limit = predicate.right.value
+        if limit < 0:
+            return
+        for part in (*parts, predicate.left):
+            self._ceilings[part] = min(limit, self._ceilings.get(part, limit))
+            if not isinstance(part, Product):
+                continue
+            if any(term_bounds(factor, {}, self.domains)[0] < 1 for factor in part.factors):
+                continue
+            for end in range(1, len(part.factors)):
+                prefix = Product(part.factors[:end])
+                self._ceilings[prefix] = min(limit, self._ceilings.get(prefix, limit))
+
     def _bounds(self, term: IntTerm) -> Interval:
         low, high = term_bounds(term, {}, self.domains)
+        ceiling = self._ceilings.get(term)
+        if ceiling is not None and low <= ceiling:
+            high = min(high, ceiling)
         if low < -LARGEST or high > LARGEST:
             raise LimitError(
                 Problem(

@@ -102,7 +102,7 @@ def layers(
 
 def _line(result: CellResult) -> str:
     outcomes = ", ".join(f"{count} {kind}" for kind, count in result.outcomes.items())
-    best = "" if result.best_ms is None else f", best {result.best_ms:.1f} ms"
+    best = "" if result.best_ms is None else f", best {result.best_ms:.3g} ms"
     missing = "" if result.tried >= result.wanted else f" of {result.wanted} wanted"
     return (
         f"{result.layer} {result.variant} {result.part}: {outcomes or 'none'}{missing}{best}, "

@@ -43,8 +43,12 @@ def constraints(
         rows = ((c.id, _shortened(to_text(c.predicate)), c.sentence) for c in instances)
         title = f"{rule} ({instances[0].provenance}): {len(instances)}"
         write_table(("id", "predicate", "why"), rows, title)
-    counts = rule_counts(request.space)
-    rows = [*counts.items(), ("all", sum(counts.values()))]
+    counts = rule_counts(request.space, request.mode)
+    rows = [
+        *counts.constraints.items(),
+        ("all but preferences", sum(counts.constraints.values())),
+        *counts.preferences.items(),
+    ]
     write_table(("rule", "constraints"), rows, right=("constraints",))
 
 

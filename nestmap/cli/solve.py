@@ -35,7 +35,7 @@ DEFAULT_LIMIT = 10
 # The six kinds of CC'22, Table 4, and the rules that make up each in paper mode.
 TABLE_4: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("private memory", ("private-memory-scoping",)),
-    ("shared memory", ("shared-memory-scoping", "no-mixing")),
+    ("shared memory", ("shared-memory-scoping",)),
     ("duplicate scheduling", ("duplicate-scheduling",)),
     ("local thread indexing dimensionality", ("thread-dimensionality",)),
     ("local thread indexing hierarchy", ("local-hierarchy",)),
@@ -180,12 +180,14 @@ def _count(request: Request, pins: Assignment, time_limit: float, json_output: b
 
     with Progress("counting"):
         found = count_mappings(request.space, pins, time_limit_s=seconds_or_none(time_limit))
-    rules = rule_counts(request.space)
+    counts = rule_counts(request.space, request.mode)
+    rules = counts.constraints
     result: dict[str, object] = {
         "count" if found.complete else "at_least": found.mappings,
         "complete": found.complete,
         "mode": request.mode.value,
         "constraints": rules,
+        "preferences": counts.preferences,
     }
     if request.mode is Mode.PAPER:
         result["table4"] = table_4(rules)
@@ -194,6 +196,9 @@ def _count(request: Request, pins: Assignment, time_limit: float, json_output: b
     else:
         write_text(f"{'' if found.complete else 'at least '}{found.mappings} mappings")
         write_table(("rule", "constraints"), rules.items(), right=("constraints",))
+        write_table(
+            ("preference", "constraints"), counts.preferences.items(), right=("constraints",)
+        )
         if request.mode is Mode.PAPER:
             kinds = table_4(rules)
             rows = [*kinds.items(), ("all six", sum(kinds.values()))]

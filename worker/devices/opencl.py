@@ -19,6 +19,8 @@ from mapper.errors import DeviceError, Problem
 CPU_PRIVATE_BYTES = 4096
 #: 255 32-bit registers a thread, what every NVIDIA GPU since Kepler (2012) allows.
 NVIDIA_PRIVATE_BYTES = 1020
+# NVIDIA's driver adds 4 bytes of its own to some kernels: 49,152 declared were 49,156 used.
+NVIDIA_OWN_LOCAL_BYTES = 16
 #: 64 32-bit registers a thread (Arm Bifrost and Valhall); also the cautious default of
 #: GPUs that are not known.
 GPU_PRIVATE_BYTES = 256
@@ -184,6 +186,14 @@ def _private_bytes(device: OpenClDevice) -> int:
     return GPU_PRIVATE_BYTES
 
 
+def _local_bytes(device: OpenClDevice) -> int:
+    """Local memory that a kernel may declare."""
+    bytes_ = int(device.handle.local_mem_size)
+    if "nvidia" in device.platform_name.lower():
+        return bytes_ - NVIDIA_OWN_LOCAL_BYTES
+    return bytes_
+
+
 def profile_of(device: OpenClDevice) -> DeviceProfile:
     """The device's limits as its driver reports them (private memory: see above)."""
     handle = device.handle
@@ -193,7 +203,7 @@ def profile_of(device: OpenClDevice) -> DeviceProfile:
         name=device.device_name,
         max_work_group_size=int(handle.max_work_group_size),
         max_work_item_sizes=(sizes[0], sizes[1], sizes[2]),
-        local_bytes=int(handle.local_mem_size),
+        local_bytes=_local_bytes(device),
         private_bytes=_private_bytes(device),
         max_alloc_bytes=int(handle.max_mem_alloc_size),
         global_bytes=int(handle.global_mem_size),

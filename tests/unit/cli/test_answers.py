@@ -35,7 +35,15 @@ def test_paper_count_is_the_published_one():
     assert found["mode"] == "paper"
     assert list(found["table4"].values()) == [32, 13, 34, 1, 34, 9]
     assert sum(found["table4"].values()) == 123
-    assert found["constraints"]["private-memory-scoping"] == 32
+    assert found["constraints"] == {
+        "private-memory-scoping": 32,
+        "shared-memory-scoping": 13,
+        "duplicate-scheduling": 34,
+        "thread-dimensionality": 1,
+        "local-hierarchy": 34,
+        "exhaustive-indexing": 9,
+    }
+    assert found["preferences"] == {"sequential-fusion": 25}
 
 
 def test_a_count_out_of_time_is_a_lower_bound():

@@ -221,10 +221,6 @@ def test_help_loads_neither_solver_nor_store_nor_opencl():
     assert in_a_process("--version").stdout == f"nestmap {nestmap.__version__}\n"
 
 
-@pytest.mark.xfail(
-    reason="mapper.solver.enumeration leaves CP-SAT's own SIGINT handler on in its thread, which "
-    "aborts the process: it needs parameters.catch_sigint_signal = False there"
-)
 def test_an_interrupt_ends_with_130():
     process = subprocess.Popen(
         [sys.executable, "-m", "nestmap", "solve", "vgg16/7", *HIGH, "--limit", "0", "--json"],
