@@ -66,6 +66,8 @@ def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
             )
         write_text(f"on {child.profile().name}: {result.state.tried} candidates tried")
         write_text(state_text(result.state))
+        if not result.front and result.reason == "interrupted":
+            return ExitCode.INTERRUPTED
         if not result.front:
             write_text("nothing was measured right; please report it")
             return ExitCode.NEGATIVE

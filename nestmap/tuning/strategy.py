@@ -138,8 +138,10 @@ class _Queue:
         source = self._source
         # By program, not by position: the order must not depend on what else is tuned.
         seed = derived_seed(self._seed, source.program_hash, number)
+        # The first batch is small, so that something is measured soon on a slow machine.
+        count = self._batch if number else self._taken
         try:
-            assignments = self._draw(source.space, self._batch, seed)
+            assignments = self._draw(source.space, count, seed)
         except (UnsatisfiableError, LimitError) as error:
             self._refused(source, error)
             self._barren = _BARREN_BATCHES
