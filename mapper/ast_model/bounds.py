@@ -16,7 +16,7 @@ from mapper.ast_model.nodes import Apply, Call, FunctionExpr, Node, Reduce, chil
 from mapper.ast_model.types import ArrayType, ScalarType, TupleType, Type, VectorType
 from mapper.errors import LimitError, Problem
 
-MAX_NODE_DEPTH = 400
+MAX_NODE_DEPTH = 200
 MAX_NODES = 10_000
 MAX_FUNCTION_DEPTH = 64
 MAX_EXPRESSION_ATOMS = 512

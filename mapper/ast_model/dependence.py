@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mapper.ast_model.index_expr import Expr, Symbol, floor_div, modulo, symbol
+from mapper.ast_model.index_expr import Expr, ExprLike, Symbol, floor_div, modulo, symbol
 from mapper.ast_model.loop_nest import (
     Buffer,
     Declare,
@@ -112,7 +112,10 @@ def conflicts(kernel: LoopKernel) -> tuple[Conflict, ...]:
 def digit_of(access: Access, variable: Symbol, trip: Expr) -> Digit | None:
     """The digit that a loop variable is in an access, or None if that cannot be shown."""
     found: Digit | None = None
+    # A loop of one iteration adds nothing, but would hide that its neighbour is a digit.
+    zeros: dict[str, ExprLike] = {loop.variable.name: 0 for loop in access.loops if loop.trip == 1}
     for dimension, index in enumerate(access.indices):
+        index = index.substitute(zeros)
         if variable.name not in index.names():
             continue
         if found is not None:

@@ -9,7 +9,7 @@ alone, never on sizes, so the nest may be derived with sizes and parameters symb
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -20,6 +20,7 @@ from mapper.ast_model.index_expr import (
     floor_div,
     is_nonnegative,
     modulo,
+    parameter_symbol,
     symbol,
     the_symbol,
 )
@@ -27,7 +28,9 @@ from mapper.ast_model.loop_nest import (
     Buffer,
     Constant,
     Declare,
+    Guarded,
     LaneSum,
+    Load,
     Loop,
     LoopKernel,
     LoopProgram,
@@ -121,7 +124,8 @@ def elaborate(program: Program, values: Mapping[str, ExprLike] | None = None) ->
     injective-write), an accumulator that is not updated element by element, a tuple that
     would have to be stored.
     """
-    return elaborate_symbolic(program, {**size_values(program), **(values or {})})
+    zeros = {p.name: parameter_symbol(p.name) for p in program.parameters if 0 in p.values}
+    return elaborate_symbolic(program, {**zeros, **size_values(program), **(values or {})})
 
 
 def elaborate_symbolic(program: Program, values: Mapping[str, ExprLike]) -> LoopProgram:
@@ -174,10 +178,10 @@ class _Elaborator:
         return infer_part(node, {name: view.type for name, view in env.items()}, self.program)
 
     def is_writing(self, node: Node) -> bool:
-        """True if a user function or reduce stands in the node."""
+        """True if something is written in the node: by a user function, a reduce or a ``to``."""
         cached = self.writes_cache.get(id(node))
         if cached is None:
-            writing = isinstance(node, Call | Reduce) or any(
+            writing = isinstance(node, Call | Reduce | To) or any(
                 self.is_writing(child) for _, child in children(node)
             )
             # The node is kept beside the answer so that its identity stays taken.
@@ -185,8 +189,12 @@ class _Elaborator:
         return cached[1]
 
     def fresh(self, stem: str) -> str:
-        self.counter += 1
-        return f"{stem}_{self.counter}"
+        taken = {i.name for i in self.program.inputs} | {k.name for k in self.program.kernels}
+        while True:
+            self.counter += 1
+            name = f"{stem}_{self.counter}"
+            if name not in taken:
+                return name
 
     def new_buffer(self, stem: str, memory: Memory, type_: Type) -> Buffer:
         if isinstance(dimensions(type_)[1], TupleType):
@@ -195,7 +203,7 @@ class _Elaborator:
                 "store its components one by one, and zip the results",
             )
         buffer = Buffer(
-            f"{self.kernel}_{self.fresh(stem)}",
+            self.fresh(f"{self.kernel}_{stem}"),
             memory,
             buffer_dimensions(type_),
             Role.INTERMEDIATE,
@@ -440,10 +448,12 @@ class _Elaborator:
             replace(node, argument=Ref("<argument>")), {**env, "<argument>": argument}
         )
         assert isinstance(type_, ArrayType)
+        captured = _free_names(node.body) - {node.parameter}
+        memories = argument.memories.union(*(env[n].memories for n in captured if n in env))
         return ArrayView(
             type_,
             lambda i: self.read(node.body, {**env, node.parameter: argument.at(i)}),
-            argument.memories,
+            memories,
         )
 
     def read_zip(self, node: Zip, env: Environment) -> View:
@@ -551,8 +561,10 @@ class _Elaborator:
                 pending.extend(statement.body)
             elif isinstance(statement, Store):
                 own = statement.indices if statement.buffer.name == name else None
+                # Under a sum over lanes an element's new value depends on its neighbours.
+                mixed = {id(load) for load in _loads_in_lane_sums(statement.value)}
                 for load in loads(statement.value):
-                    if load.buffer.name == name and load.indices != own:
+                    if load.buffer.name == name and (load.indices != own or id(load) in mixed):
                         raise self.fail(
                             "the accumulator of a reduce must be updated element by element, "
                             "but one element's new value depends on others",
@@ -590,16 +602,30 @@ def _apply(function: UserFunction, operands: list[ScalarView]) -> tuple[Value, T
                 return Constant(float(body))
             case Apply():
                 parts = tuple(build(operand) for operand in body.operands)
-                if body.op is Op.DOT:
-                    product: Value = Operate(Op.MUL, parts)
-                    return LaneSum(lane_symbol(widths[0]), product) if widths else product
-                if body.op is Op.SUM:
-                    return LaneSum(lane_symbol(widths[0]), parts[0]) if widths else parts[0]
-                return Operate(body.op, parts)
+                if body.op not in (Op.DOT, Op.SUM):
+                    return Operate(body.op, parts)
+                summed = Operate(Op.MUL, parts) if body.op is Op.DOT else parts[0]
+                # Scalars have one lane, also in a call that has vectors beside them.
+                if any(_varies(operand, function, operands) for operand in body.operands):
+                    return LaneSum(lane_symbol(widths[0]), summed)
+                return summed
 
     value = build(function.body)
     is_vector = bool(widths) and _varies(function.body, function, operands)
     return value, VectorType(widths[0]) if is_vector else ScalarType()
+
+
+def _loads_in_lane_sums(value: Value) -> Iterator[Load]:
+    match value:
+        case Constant() | Load():
+            return
+        case LaneSum():
+            yield from loads(value.value)
+        case Guarded():
+            yield from _loads_in_lane_sums(value.value)
+        case Operate():
+            for operand in value.operands:
+                yield from _loads_in_lane_sums(operand)
 
 
 def _varies(body: FunctionExpr, function: UserFunction, operands: list[ScalarView]) -> bool:

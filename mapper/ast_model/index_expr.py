@@ -5,8 +5,8 @@ quotients and remainders. Polynomials are kept in one canonical form, so that tw
 expressions which are equal as polynomials compare equal. Lengths of arrays, trip counts
 and indices all are ``Expr``; printing, evaluation and simplification live here only.
 
-Every symbol stands for an integer of at least 1, except a loop variable (a symbol with
-an ``extent``), which runs from 0 to ``extent - 1``.
+Every symbol stands for an integer of at least 1, or of at least 0 if it ``may_be_zero``,
+except a loop variable (a symbol with an ``extent``), which runs from 0 to ``extent - 1``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Symbol:
 
     name: str
     extent: Expr | None = None
+    may_be_zero: bool = False
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -242,6 +243,11 @@ def symbol(name: str, extent: ExprLike | None = None) -> Expr:
     return Expr((((Symbol(name, None if extent is None else as_expr(extent)),), 1),))
 
 
+def parameter_symbol(name: str) -> Expr:
+    """A tuning parameter whose values include 0."""
+    return Expr((((Symbol(name, None, True),), 1),))
+
+
 def as_expr(value: ExprLike) -> Expr:
     """An int as an expression; an expression as it is."""
     return const(value) if isinstance(value, int) else value
@@ -449,7 +455,8 @@ def _atom_range(atom: Atom) -> tuple[Expr, Expr] | None:
             return const(0), atom.extent - 1
         case Quotient():
             if not any(s.extent is not None for s in _atom_expr(atom).symbols()):
-                return _atom_expr(atom), _atom_expr(atom)
+                own = _atom_expr(atom)
+                return (own, own) if is_nonnegative(atom.numerator) else None
             low = lower_bound(atom.numerator)
             high = upper_bound(atom.numerator)
             if low is None or high is None or not is_nonnegative(low):
@@ -460,7 +467,7 @@ def _atom_range(atom: Atom) -> tuple[Expr, Expr] | None:
 
 
 def is_nonnegative(expression: Expr) -> bool:
-    """True if provably at least 0 for all symbols of at least 1 (loop variables: from 0)."""
+    """True if provably at least 0, whatever values the symbols have."""
     low = lower_bound(expression)
     if low is None:
         return False
@@ -470,11 +477,23 @@ def is_nonnegative(expression: Expr) -> bool:
     for monomial, coefficient in low.terms:
         product = const(coefficient)
         for atom in monomial:
-            # Each atom left here is at least 1 (symbols, exact quotients) or 0 (others).
-            at_least_one = isinstance(atom, Symbol) or (isinstance(atom, Quotient) and atom.exact)
-            product = product * (_fresh(atom) + (1 if at_least_one else 0))
+            product = product * (_fresh(atom) + (1 if _at_least_one(atom) else 0))
         shifted = shifted + product
     return all(c >= 0 for _, c in shifted.terms)
+
+
+def _at_least_one(atom: Atom) -> bool:
+    """True for symbols, and for exact quotients of something that is at least 1.
+
+    Every atom that is asked about here is known to be at least 0.
+    """
+    match atom:
+        case Symbol():
+            return not atom.may_be_zero
+        case Quotient():
+            return atom.exact and is_nonnegative(atom.numerator - 1)
+        case Remainder():
+            return False
 
 
 def _fresh(atom: Atom) -> Expr:

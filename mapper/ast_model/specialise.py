@@ -59,7 +59,7 @@ def specialise(program: Program, values: Mapping[str, ExprLike]) -> Program:
     return replace(
         program,
         sizes=tuple((name, size) for name, size in program.sizes if name not in values),
-        parameters=tuple(p for p in program.parameters if p.name not in values),
+        parameters=tuple(p for p in program.parameters if not _is_decided(p.name, values)),
         requirements=tuple(
             replace(r, left=r.left.substitute(values), right=r.right.substitute(values))
             for r in program.requirements
@@ -67,6 +67,12 @@ def specialise(program: Program, values: Mapping[str, ExprLike]) -> Program:
         inputs=tuple(Input(i.name, substitute_type(i.type, values)) for i in program.inputs),
         kernels=tuple(Kernel(k.name, substitute_node(k.body, values)) for k in program.kernels),
     )
+
+
+def _is_decided(name: str, values: Mapping[str, ExprLike]) -> bool:
+    """True unless the parameter has no value, or stands for itself with more known of it."""
+    value = values.get(name)
+    return value is not None and not (isinstance(value, Expr) and name in value.names())
 
 
 def size_values(program: Program) -> dict[str, int]:

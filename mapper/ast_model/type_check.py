@@ -23,9 +23,11 @@ from mapper.ast_model.bounds import (
 from mapper.ast_model.declarations import declaration_problems, expression_problems, lane_reducing
 from mapper.ast_model.index_expr import (
     Expr,
+    Quotient,
     const,
     exact_div,
     floor_div,
+    walk_atoms,
 )
 from mapper.ast_model.nodes import (
     BUILTIN_FUNCTIONS,
@@ -497,7 +499,15 @@ class _Checker:
     def _known(self, expression: Expr, path: str, what: str) -> bool:
         found = list(expression_problems(expression, self._names, path, what))
         self.problems += found
-        return not found
+        if found:
+            return False
+        # "/" is exact: what it divides must leave no remainder.
+        return all(
+            self._oblige(path, "requirement", atom.denominator, Relation.DIVIDES, atom.numerator,
+                         f"{what} divides with nothing left")
+            for atom in walk_atoms(expression)
+            if isinstance(atom, Quotient) and atom.exact
+        )  # fmt: skip
 
     def _check_finite(self, value: float, path: str) -> None:
         if not math.isfinite(value):

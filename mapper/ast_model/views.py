@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 from mapper.ast_model.index_expr import Expr, Symbol, const, exact_div, floor_div, modulo, symbol
 from mapper.ast_model.loop_nest import (
@@ -186,14 +187,30 @@ def vector_view(view: ArrayView, width: Expr, type_: ArrayType) -> ArrayView:
     return ArrayView(type_, at, view.memories)
 
 
+def set_lane_aside(index: Expr) -> tuple[Expr, dict[str, Expr]]:
+    """An index with the lane of an outer vector renamed, and what undoes that.
+
+    Where vectors of one width are read as vectors of another, both have lanes; the inner one
+    is about to be replaced, and the outer one must not be taken for it.
+    """
+    outer = next((s for s in index.symbols() if s.name == LANE), None)
+    if outer is None:
+        return index, {}
+    names = index.names()
+    aside = next(name for n in count(1) if (name := f"{LANE}{n}") not in names)
+    extent = outer.extent
+    return index.substitute({LANE: symbol(aside, extent)}), {aside: symbol(LANE, extent)}
+
+
 def scalar_view(view: ArrayView, width: Expr, type_: ArrayType) -> ArrayView:
     """[float<w>]n as [float](n*w)."""
 
     def at(k: Expr) -> View:
+        k, restore = set_lane_aside(k)
         vector = view.at(floor_div(k, width))
         assert isinstance(vector, ScalarView)
         value = substitute_value(vector.value, {LANE: modulo(k, width)})
-        return ScalarView(type_.element, value, vector.memories)
+        return ScalarView(type_.element, substitute_value(value, restore), vector.memories)
 
     return ArrayView(type_, at, view.memories)
 
@@ -301,13 +318,18 @@ def component_destination(destination: ArrayDestination, width: Expr) -> ArrayDe
     """Destination of scalars over a destination of vectors (writes under ``as_vector``)."""
 
     def at(i: Expr) -> Destination:
+        i, restore = set_lane_aside(i)
         vector = destination.at(floor_div(i, width))
         assert isinstance(vector, ScalarDestination)
         values = {LANE: modulo(i, width)}
+
+        def placed(index: Expr) -> Expr:
+            return index.substitute(values).substitute(restore)
+
         return ScalarDestination(
             vector.buffer,
-            tuple(index.substitute(values) for index in vector.indices),
-            tuple(Guard(g.index.substitute(values), g.limit) for g in vector.guards),
+            tuple(placed(index) for index in vector.indices),
+            tuple(Guard(placed(g.index), g.limit) for g in vector.guards),
             None,
         )
 

@@ -112,17 +112,18 @@ def expanded_bytes(buffer: Buffer, loops: tuple[Loop, ...]) -> IntTerm:
     factors: list[IntTerm] = [term_of(length, {}) for length in buffer.dimensions]
     for position, loop in enumerate(loops):
         if loop.map_id is not None:
-            owned = _owner_in(loops, position, frozenset(int(c) for c in wanted))
+            owned = owner_in(loops, position, frozenset(int(c) for c in wanted))
             factors.append(select(owned, term_of(loop.trip, {}), 1))
     return multiply(FLOAT_BYTES, *factors)
 
 
-def _owner_in(loops: tuple[Loop, ...], position: int, codes: frozenset[int]) -> Predicate:
+def owner_in(loops: tuple[Loop, ...], position: int, codes: frozenset[int]) -> Predicate:
+    """The map at ``position`` is owned by one with such a code."""
     loop = loops[position]
     own = has_code(map_id(loop), codes)
     if not loop.perfectly_nested or position == 0 or loops[position - 1].map_id is None:
         return own
-    return any_of(own, all_of(is_fused(map_id(loop)), _owner_in(loops, position - 1, codes)))
+    return any_of(own, all_of(is_fused(map_id(loop)), owner_in(loops, position - 1, codes)))
 
 
 def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constraint]:

@@ -416,7 +416,7 @@ def term_of(expression: Expr, sizes: Mapping[str, int]) -> IntTerm:
         factors: list[IntTerm] = [IntConst(coefficient)]
         for atom in monomial:
             match atom:
-                case Symbol(name, extent):
+                case Symbol(name, extent, _):
                     if extent is not None:
                         raise InputError(
                             Problem(str(expression), "a loop variable has no one value", name)

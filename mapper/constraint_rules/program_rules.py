@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 from mapper.ast_model.loop_nest import LoopProgram
 from mapper.ast_model.obligations import Obligation
-from mapper.constraint_rules import algorithmic, dependence_rules, limits, vectorisation
+from mapper.constraint_rules import (
+    algorithmic,
+    buffer_scoping,
+    dependence_rules,
+    limits,
+    vectorisation,
+)
 from mapper.constraint_rules.rule import Constraint, RuleOptions
 from mapper.device_profile import DeviceProfile
 
@@ -25,6 +31,7 @@ def program_constraints(
     """Every constraint of a program beyond those of its nests, rule by rule."""
     yield from algorithmic.produce(obligations, sizes)
     for kernel in loops.kernels:
+        yield from buffer_scoping.produce(kernel, options)
         yield from dependence_rules.cross_group(kernel)
         yield from dependence_rules.synchronisability(kernel)
         if options.vectorise:

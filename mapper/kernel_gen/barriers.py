@@ -11,7 +11,7 @@ work-items of the group come by.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mapper.ast_model.dependence import Access, Conflict, conflicts, run_signature
 from mapper.ast_model.loop_nest import Loop, LoopKernel
@@ -43,11 +43,16 @@ class _Need:
     repeats: bool
 
 
-def plan_barriers(kernel: LoopKernel, codes: Mapping[MapId, ScheduleCode]) -> BarrierPlan:
+def plan_barriers(
+    kernel: LoopKernel,
+    codes: Mapping[MapId, ScheduleCode],
+    local_size: tuple[int, int, int],
+) -> BarrierPlan:
     """Barriers of a kernel under a mapping.
 
-    Raises InputError if an access conflicts across work-groups, which no barrier mends;
-    the rule cross-group-dependence keeps such mappings out.
+    Raises InputError if an access conflicts across work-groups, which no barrier mends, or
+    if a barrier would not be met by all work-items; the rules cross-group-dependence and
+    synchronisability keep such mappings out.
     """
     needs: dict[tuple[int, ...], list[_Need]] = {}
     for conflict in conflicts(kernel):
@@ -63,6 +68,7 @@ def plan_barriers(kernel: LoopKernel, codes: Mapping[MapId, ScheduleCode]) -> Ba
                 )
             )
         if levels:
+            _require_uniform(kernel.name, conflict, codes, local_size)
             path = conflict.first.path[: conflict.common]
             needs.setdefault(path, []).append(
                 _Need(
@@ -97,6 +103,31 @@ def plan_barriers(kernel: LoopKernel, codes: Mapping[MapId, ScheduleCode]) -> Ba
             unique = tuple(dict.fromkeys(reasons))
             plan[path, gap] = Barrier(frozenset(memories), unique)
     return plan
+
+
+def _require_uniform(
+    kernel: str,
+    conflict: Conflict,
+    codes: Mapping[MapId, ScheduleCode],
+    local_size: tuple[int, int, int],
+) -> None:
+    """Every local run around the barrier has a trip count that its local size divides."""
+    around = replace(conflict.first, loops=conflict.first.loops[: conflict.common])
+    for code, run in _owners(around, 0, codes).items():
+        if code.level is not Level.LOCAL or code.dimension is None:
+            continue
+        trip = 1
+        for loop in run:
+            trip *= loop.trip.constant or 1
+        if trip % local_size[code.dimension]:
+            raise InputError(
+                Problem(
+                    f"kernel {kernel}",
+                    f"a barrier for {conflict.buffer.name} would stand in a local loop that not "
+                    "all work-items run equally often",
+                    f"{trip} iterations for {local_size[code.dimension]} work-items",
+                )
+            )
 
 
 def _verb(access: Access) -> str:

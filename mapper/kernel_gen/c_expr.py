@@ -40,34 +40,43 @@ from mapper.kernel_gen.scheduled import flat_index
 VECTOR_WIDTHS = (2, 4, 8, 16)
 _LANE_NAMES = "0123456789abcdef"
 
-_RESERVED_TEXT = """
-auto break case char const continue default do double else enum extern float for goto half if
-image inline int kernel local long private global constant register restrict return short signed
-sizeof static struct switch typedef union unsigned void volatile while bool size_t fma dot fmax
-fmin barrier read_only write_only read_write uniform pipe generic bitand bitor and or not xor main
-sampler_t event_t uint ulong ushort uchar min max select vload vstore abs clamp degrees mix step
-sign cross distance length normalize pow sin cos tan exp log sqrt lane get_local_id get_group_id
-get_global_id
-"""
-_RESERVED = frozenset(_RESERVED_TEXT.split())
-
 
 def c_name(name: object) -> str:
-    """A C identifier for a name of the program; different names get different identifiers."""
+    """The letters, digits and underscores of a name; different names stay different.
+
+    The result is put behind a prefix that says what is named (``i_`` a loop variable, ``g_`` a
+    global buffer, …), so that it meets no keyword or built-in function of OpenCL C.
+    """
     original = str(name)
     text = re.sub(r"[^A-Za-z0-9_]", "_", original)
-    if text != original or not text or text[0].isdigit():
+    if text != original or not text:
         return f"n_{text}_{crc32(original.encode()):08x}_"
-    is_vector_type = re.fullmatch(r"(float|int|uint|char|short|long|double|half)\d+", text)
     # What ends in an underscore gets one more, so that no name meets a changed one.
-    changed = text in _RESERVED or is_vector_type or text.startswith("n_") or text.endswith("_")
-    return text + "_" if changed else text
+    return text + "_" if text.startswith("n_") or text.endswith("_") else text
 
 
-def buffer_name(name: str) -> str:
-    """The identifier of a buffer, kept apart from those of loop variables and temporaries."""
-    text = c_name(name)
-    return text + "_" if re.match(r"(i|f|r|lanes)_", text) else text
+def kernel_name(name: str) -> str:
+    """The identifier of a kernel."""
+    return f"k_{c_name(name)}"
+
+
+def global_name(name: str) -> str:
+    """The identifier of a global buffer."""
+    return f"g_{c_name(name)}"
+
+
+_PREFIXES = {Memory.GLOBAL: "g_", Memory.LOCAL: "l_", Memory.PRIVATE: "p_"}
+
+
+def buffer_name(buffer: Buffer) -> str:
+    """The identifier of a buffer."""
+    return _PREFIXES[buffer.memory] + c_name(buffer.name)
+
+
+def comment_text(text: str) -> str:
+    """Text that stays inside a C comment, whatever names it is made of."""
+    printable = "".join(c if c.isprintable() and c != "\\" else "?" for c in text)
+    return printable.replace("*/", "* /").replace("/*", "/ *")
 
 
 def lane_name(lane: int) -> str:
@@ -187,7 +196,7 @@ class ValuePrinter:
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """One element as an lvalue or rvalue."""
-        name = buffer_name(buffer.name)
+        name = buffer_name(buffer)
         if buffer.name in self.registers:
             return self.register(buffer, indices)
         if not buffer.dimensions and buffer.memory is Memory.PRIVATE:
@@ -196,7 +205,7 @@ class ValuePrinter:
 
     def register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """The variable that holds one element (or vector) of an array in registers."""
-        parts = [buffer_name(buffer.name), *(str(i) for i in indices if str(i) != LANE)]
+        parts = [buffer_name(buffer), *(str(i) for i in indices if str(i) != LANE)]
         return "_".join(parts)
 
     def vector(self, value: Value, width: int) -> str:
@@ -233,7 +242,7 @@ class ValuePrinter:
         base = lane_base(load.buffer, load.indices, width)
         if base is None:
             return self.gather(load, width)
-        name = buffer_name(load.buffer.name)
+        name = buffer_name(load.buffer)
         return f"vload{width}(0, {name} + {_c_operand(base)})"
 
     def lane_sum(self, value: LaneSum) -> str:

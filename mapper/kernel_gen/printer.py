@@ -16,6 +16,9 @@ from mapper.kernel_gen.c_expr import (
     c_condition,
     c_index,
     c_name,
+    comment_text,
+    global_name,
+    kernel_name,
     lane_base,
     lane_name,
 )
@@ -29,6 +32,11 @@ from mapper.kernel_gen.scheduled import (
 )
 from mapper.schedule import Level
 
+_THREAD_IDS = {
+    Level.LOCAL: "get_local_id",
+    Level.WORK_GROUP: "get_group_id",
+    Level.GLOBAL: "get_global_id",
+}
 _FENCES = {Memory.LOCAL: "CLK_LOCAL_MEM_FENCE", Memory.GLOBAL: "CLK_GLOBAL_MEM_FENCE"}
 
 
@@ -41,12 +49,12 @@ def print_kernel(kernel: ScheduledKernel, header: tuple[str, ...]) -> tuple[str,
     printer = _Printer(kernel, registers)
     arguments = _global_buffers(kernel)
     for buffer in kernel.local_buffers:
-        printer.line(f"__local float {buffer_name(buffer.name)}[{element_count(buffer)}];")
+        printer.line(f"__local float {buffer_name(buffer)}[{element_count(buffer)}];")
     printer.statements(body)
     intermediates = {b.name for b in kernel.global_intermediates}
     parameters = ",\n    ".join(
         f"__global {'' if name in intermediates or name == kernel.output.name else 'const '}"
-        f"float *restrict {buffer_name(name)}"
+        f"float *restrict {global_name(name)}"
         for name in arguments
     )
     sizes = ", ".join(str(size) for size in kernel.local_size)
@@ -54,7 +62,7 @@ def print_kernel(kernel: ScheduledKernel, header: tuple[str, ...]) -> tuple[str,
     text = (
         f"/*\n{comment} */\n"
         f"__attribute__((reqd_work_group_size({sizes})))\n"
-        f"__kernel void {c_name(kernel.name)}(\n    {parameters})\n{{\n"
+        f"__kernel void {kernel_name(kernel.name)}(\n    {parameters})\n{{\n"
     )
     return text + "\n".join(printer.lines) + "\n}\n", arguments
 
@@ -109,12 +117,12 @@ class _Printer:
 
     def barrier(self, barrier: Barrier) -> None:
         for reason in barrier.reasons:
-            self.line(f"/* barrier: {reason} */")
+            self.line(f"/* barrier: {comment_text(reason)} */")
         fences = " | ".join(_FENCES[m] for m in sorted(barrier.memories))
         self.line(f"barrier({fences});")
 
     def declare(self, buffer: Buffer) -> None:
-        name = buffer_name(buffer.name)
+        name = buffer_name(buffer)
         if buffer.name not in self.registers:
             suffix = f"[{element_count(buffer)}]" if buffer.dimensions else ""
             self.line(f"float {name}{suffix};")
@@ -142,12 +150,13 @@ class _Printer:
         label = ", ".join(f"map {map_id}" for map_id in ids) or "reduce"
         if run.code is not None:
             label += f": {run.code.short_name}"
+        label = comment_text(label)
         width = None if run.code is None else run.code.vector_width
         if width is not None:
             self.vector_run(run, width, label)
             return
         variable = self.loop_variable(run)
-        if run.trip == 1:
+        if run.trip == 1 and (run.is_serial or self.threads(run) == 1):
             self.line(f"{{ /* {label}, one iteration */")
             self.bind(run, const(0), variable)
         elif run.is_serial:
@@ -195,17 +204,23 @@ class _Printer:
             self.line(f"const int {name} = {text};")
         self.depth -= 1
 
+    def threads(self, run: Run) -> int:
+        """Threads (or work-groups) that share the iterations of a run."""
+        code = run.code
+        if code is None or code.dimension is None:
+            return 1
+        d = code.dimension
+        if code.level is Level.LOCAL:
+            return self.kernel.local_size[d]
+        if code.level is Level.WORK_GROUP:
+            return self.kernel.global_size[d] // self.kernel.local_size[d]
+        return self.kernel.global_size[d]
+
     def parallel_head(self, run: Run, variable: str, label: str) -> None:
         code = run.code
         assert code is not None and code.dimension is not None
-        d = code.dimension
-        if code.level is Level.LOCAL:
-            source, threads = f"get_local_id({d})", self.kernel.local_size[d]
-        elif code.level is Level.WORK_GROUP:
-            threads = self.kernel.global_size[d] // self.kernel.local_size[d]
-            source = f"get_group_id({d})"
-        else:
-            source, threads = f"get_global_id({d})", self.kernel.global_size[d]
+        threads = self.threads(run)
+        source = f"{_THREAD_IDS[code.level]}({code.dimension})"
         if run.trip == threads:
             # As many iterations as threads: no loop.
             self.line(f"{{ /* {label}, {run.trip} iterations, one each */")
@@ -250,20 +265,24 @@ class _Printer:
     # -- stores --------------------------------------------------------------------------
 
     def store(self, store: Store) -> None:
-        conditions = [c for c in (c_condition(guard) for guard in store.guards) if c is not None]
-        if conditions:
-            self.line(f"if ({' && '.join(conditions)}) {{")
-            self.depth += 1
         width = None
         if store.lane is not None:
             assert store.lane.extent is not None
             width = store.lane.extent.constant
+        by_lane = width is not None and (
+            width not in VECTOR_WIDTHS or any(LANE in g.index.names() for g in store.guards)
+        )
+        if by_lane:
+            for lane in range(width or 0):
+                self.store(replace(substitute_store(store, {LANE: const(lane)}), lane=None))
+            return
+        conditions = [c for c in (c_condition(guard) for guard in store.guards) if c is not None]
+        if conditions:
+            self.line(f"if ({' && '.join(conditions)}) {{")
+            self.depth += 1
         if width is None:
             value = self.values.scalar(store.value)
             self.line(f"{self.values.element(store.buffer, store.indices)} = {value};")
-        elif width not in VECTOR_WIDTHS or any(LANE in g.index.names() for g in store.guards):
-            for lane in range(width):
-                self.store(replace(substitute_store(store, {LANE: const(lane)}), lane=None))
         else:
             self.vector_store(store, width)
         if conditions:
@@ -282,7 +301,7 @@ class _Printer:
         if base is None:
             self.scatter(store, value, width)
             return
-        name = buffer_name(store.buffer.name)
+        name = buffer_name(store.buffer)
         self.line(f"vstore{width}({value}, 0, {name} + ({c_index(base)}));")
 
     def scatter(self, store: Store, value: str, width: int) -> None:

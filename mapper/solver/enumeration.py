@@ -94,9 +94,6 @@ class Enumeration(Iterator[dict[Variable, int]]):
         self._model = build_model(space, pins)
         self._collector = _Collector(self._model)
         self._solver = solver_with(time_limit_s=time_limit_s)
-        # The handler is per thread, and this solver runs off the main one: an interrupt would
-        # abort the process instead of reaching the caller, who closes the enumeration.
-        self._solver.parameters.catch_sigint_signal = False
         self._solver.parameters.enumerate_all_solutions = True
         # Over many small dives presolve costs more than it saves.
         self._solver.parameters.cp_model_presolve = False

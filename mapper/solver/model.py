@@ -129,6 +129,9 @@ def solver_with(*, seed: int = 0, time_limit_s: float | None = None) -> cp_model
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
+    # The solver's own handler would leave SIGINT deadly after a solve, and off the main thread
+    # it aborts the process: interrupts belong to whoever called.
+    solver.parameters.catch_sigint_signal = False
     if time_limit_s is not None:
         solver.parameters.max_time_in_seconds = time_limit_s
     return solver

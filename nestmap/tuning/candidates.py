@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -88,17 +86,7 @@ def draw_with_sampler(space: Space, count: int, seed: int) -> Sequence[Mapping[V
                 return found
             if attempt == _ATTEMPTS - 1:
                 raise
-        finally:
-            _restore_interrupts()
     return found
-
-
-def _restore_interrupts() -> None:
-    """Give Ctrl-C back to Python: a solver that watched for it leaves it deadly."""
-    if threading.current_thread() is threading.main_thread():
-        handler = signal.getsignal(signal.SIGINT)
-        if handler is not None:
-            signal.signal(signal.SIGINT, handler)
 
 
 def derived_seed(*parts: object) -> int:

@@ -6,12 +6,12 @@
  * work-items: (12, 6, 4) in groups of (4, 2, 2)
  */
 __attribute__((reqd_work_group_size(4, 2, 2)))
-__kernel void convolution(
-    __global const float *restrict image_,
-    __global const float *restrict weights,
-    __global float *restrict convolution)
+__kernel void k_convolution(
+    __global const float *restrict g_image,
+    __global const float *restrict g_weights,
+    __global float *restrict g_convolution)
 {
-    __local float convolution_tmp_1[192];
+    __local float l_convolution_tmp_1[192];
     { /* map 28: W2, 2 iterations, one each */
         const int i_28 = get_group_id(2);
         { /* map 29: W1, 3 iterations, one each */
@@ -27,122 +27,122 @@ __kernel void convolution(
                             for (int f_109 = 0; f_109 < 3; ++f_109) { /* map 109, map 110: S */
                                 const int i_109 = f_109;
                                 const int i_110 = 0;
-                                float convolution_acc_2_0_0_0_0, convolution_acc_2_0_1_0_0, convolution_acc_2_1_0_0_0, convolution_acc_2_1_1_0_0;
-                                convolution_acc_2_0_0_0_0 = 0.0f;
-                                convolution_acc_2_0_1_0_0 = 0.0f;
-                                convolution_acc_2_1_0_0_0 = 0.0f;
-                                convolution_acc_2_1_1_0_0 = 0.0f;
+                                float p_convolution_acc_2_0_0_0_0, p_convolution_acc_2_0_1_0_0, p_convolution_acc_2_1_0_0_0, p_convolution_acc_2_1_1_0_0;
+                                p_convolution_acc_2_0_0_0_0 = 0.0f;
+                                p_convolution_acc_2_0_1_0_0 = 0.0f;
+                                p_convolution_acc_2_1_0_0_0 = 0.0f;
+                                p_convolution_acc_2_1_1_0_0 = 0.0f;
                                 for (int r_convolution_3 = 0; r_convolution_3 < 6; ++r_convolution_3) { /* reduce */
-                                    float convolution_tmp_4_0_0_0_0_0_0_0, convolution_tmp_4_0_1_0_0_0_0_0, convolution_tmp_4_1_0_0_0_0_0_0, convolution_tmp_4_1_1_0_0_0_0_0;
+                                    float p_convolution_tmp_4_0_0_0_0_0_0_0, p_convolution_tmp_4_0_1_0_0_0_0_0, p_convolution_tmp_4_1_0_0_0_0_0_0, p_convolution_tmp_4_1_1_0_0_0_0_0;
                                     {
-                                        float convolution_tmp_5_0_0_0_0_0, convolution_tmp_5_0_0_0_0_1, convolution_tmp_5_0_0_0_0_2, convolution_tmp_5_0_0_0_0_3;
-                                        convolution_tmp_5_0_0_0_0_0 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 104] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_1 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 103] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_2 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 102] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_3 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 101] : 0.0f) : 0.0f);
-                                        float convolution_tmp_6_0_0_0_0, convolution_tmp_6_0_0_0_1, convolution_tmp_6_0_0_0_2, convolution_tmp_6_0_0_0_3;
-                                        convolution_tmp_6_0_0_0_0 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4];
-                                        convolution_tmp_6_0_0_0_1 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 1];
-                                        convolution_tmp_6_0_0_0_2 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 2];
-                                        convolution_tmp_6_0_0_0_3 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 3];
+                                        float p_convolution_tmp_5_0_0_0_0_0, p_convolution_tmp_5_0_0_0_0_1, p_convolution_tmp_5_0_0_0_0_2, p_convolution_tmp_5_0_0_0_0_3;
+                                        p_convolution_tmp_5_0_0_0_0_0 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 104] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_1 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 103] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_2 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 102] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_3 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 101] : 0.0f) : 0.0f);
+                                        float p_convolution_tmp_6_0_0_0_0, p_convolution_tmp_6_0_0_0_1, p_convolution_tmp_6_0_0_0_2, p_convolution_tmp_6_0_0_0_3;
+                                        p_convolution_tmp_6_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4];
+                                        p_convolution_tmp_6_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 1];
+                                        p_convolution_tmp_6_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 2];
+                                        p_convolution_tmp_6_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 3];
                                         {
-                                            float convolution_acc_7;
-                                            convolution_acc_7 = 0.0f;
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_0, convolution_tmp_6_0_0_0_0, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_1, convolution_tmp_6_0_0_0_1, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_2, convolution_tmp_6_0_0_0_2, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_3, convolution_tmp_6_0_0_0_3, convolution_acc_7);
-                                            convolution_tmp_4_0_0_0_0_0_0_0 = convolution_acc_7;
+                                            float p_convolution_acc_7;
+                                            p_convolution_acc_7 = 0.0f;
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_0, p_convolution_tmp_6_0_0_0_0, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_1, p_convolution_tmp_6_0_0_0_1, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_2, p_convolution_tmp_6_0_0_0_2, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_3, p_convolution_tmp_6_0_0_0_3, p_convolution_acc_7);
+                                            p_convolution_tmp_4_0_0_0_0_0_0_0 = p_convolution_acc_7;
                                         }
                                     }
                                     {
-                                        float convolution_tmp_5_0_0_0_0_0, convolution_tmp_5_0_0_0_0_1, convolution_tmp_5_0_0_0_0_2, convolution_tmp_5_0_0_0_0_3;
-                                        convolution_tmp_5_0_0_0_0_0 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 8] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_1 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 7] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_2 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 6] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_3 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 5] : 0.0f) : 0.0f);
-                                        float convolution_tmp_6_0_0_0_0, convolution_tmp_6_0_0_0_1, convolution_tmp_6_0_0_0_2, convolution_tmp_6_0_0_0_3;
-                                        convolution_tmp_6_0_0_0_0 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4];
-                                        convolution_tmp_6_0_0_0_1 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 1];
-                                        convolution_tmp_6_0_0_0_2 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 2];
-                                        convolution_tmp_6_0_0_0_3 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 3];
+                                        float p_convolution_tmp_5_0_0_0_0_0, p_convolution_tmp_5_0_0_0_0_1, p_convolution_tmp_5_0_0_0_0_2, p_convolution_tmp_5_0_0_0_0_3;
+                                        p_convolution_tmp_5_0_0_0_0_0 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 8] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_1 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 7] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_2 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 6] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_3 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 5] : 0.0f) : 0.0f);
+                                        float p_convolution_tmp_6_0_0_0_0, p_convolution_tmp_6_0_0_0_1, p_convolution_tmp_6_0_0_0_2, p_convolution_tmp_6_0_0_0_3;
+                                        p_convolution_tmp_6_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4];
+                                        p_convolution_tmp_6_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 1];
+                                        p_convolution_tmp_6_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 2];
+                                        p_convolution_tmp_6_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 3];
                                         {
-                                            float convolution_acc_7;
-                                            convolution_acc_7 = 0.0f;
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_0, convolution_tmp_6_0_0_0_0, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_1, convolution_tmp_6_0_0_0_1, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_2, convolution_tmp_6_0_0_0_2, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_3, convolution_tmp_6_0_0_0_3, convolution_acc_7);
-                                            convolution_tmp_4_0_1_0_0_0_0_0 = convolution_acc_7;
+                                            float p_convolution_acc_7;
+                                            p_convolution_acc_7 = 0.0f;
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_0, p_convolution_tmp_6_0_0_0_0, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_1, p_convolution_tmp_6_0_0_0_1, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_2, p_convolution_tmp_6_0_0_0_2, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_3, p_convolution_tmp_6_0_0_0_3, p_convolution_acc_7);
+                                            p_convolution_tmp_4_0_1_0_0_0_0_0 = p_convolution_acc_7;
                                         }
                                     }
                                     {
-                                        float convolution_tmp_5_0_0_0_0_0, convolution_tmp_5_0_0_0_0_1, convolution_tmp_5_0_0_0_0_2, convolution_tmp_5_0_0_0_0_3;
-                                        convolution_tmp_5_0_0_0_0_0 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 104] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_1 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 103] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_2 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 102] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_3 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 101] : 0.0f) : 0.0f);
-                                        float convolution_tmp_6_0_0_0_0, convolution_tmp_6_0_0_0_1, convolution_tmp_6_0_0_0_2, convolution_tmp_6_0_0_0_3;
-                                        convolution_tmp_6_0_0_0_0 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 72];
-                                        convolution_tmp_6_0_0_0_1 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 73];
-                                        convolution_tmp_6_0_0_0_2 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 74];
-                                        convolution_tmp_6_0_0_0_3 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 75];
+                                        float p_convolution_tmp_5_0_0_0_0_0, p_convolution_tmp_5_0_0_0_0_1, p_convolution_tmp_5_0_0_0_0_2, p_convolution_tmp_5_0_0_0_0_3;
+                                        p_convolution_tmp_5_0_0_0_0_0 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 104] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_1 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 103] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_2 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 102] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_3 = (i_109 + i_29*4 + i_52*2 - 1 >= 0 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 101] : 0.0f) : 0.0f);
+                                        float p_convolution_tmp_6_0_0_0_0, p_convolution_tmp_6_0_0_0_1, p_convolution_tmp_6_0_0_0_2, p_convolution_tmp_6_0_0_0_3;
+                                        p_convolution_tmp_6_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 72];
+                                        p_convolution_tmp_6_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 73];
+                                        p_convolution_tmp_6_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 74];
+                                        p_convolution_tmp_6_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 75];
                                         {
-                                            float convolution_acc_7;
-                                            convolution_acc_7 = 0.0f;
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_0, convolution_tmp_6_0_0_0_0, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_1, convolution_tmp_6_0_0_0_1, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_2, convolution_tmp_6_0_0_0_2, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_3, convolution_tmp_6_0_0_0_3, convolution_acc_7);
-                                            convolution_tmp_4_1_0_0_0_0_0_0 = convolution_acc_7;
+                                            float p_convolution_acc_7;
+                                            p_convolution_acc_7 = 0.0f;
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_0, p_convolution_tmp_6_0_0_0_0, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_1, p_convolution_tmp_6_0_0_0_1, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_2, p_convolution_tmp_6_0_0_0_2, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_3, p_convolution_tmp_6_0_0_0_3, p_convolution_acc_7);
+                                            p_convolution_tmp_4_1_0_0_0_0_0_0 = p_convolution_acc_7;
                                         }
                                     }
                                     {
-                                        float convolution_tmp_5_0_0_0_0_0, convolution_tmp_5_0_0_0_0_1, convolution_tmp_5_0_0_0_0_2, convolution_tmp_5_0_0_0_0_3;
-                                        convolution_tmp_5_0_0_0_0_0 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 8] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_1 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 7] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_2 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 6] : 0.0f) : 0.0f);
-                                        convolution_tmp_5_0_0_0_0_3 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? image_[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 5] : 0.0f) : 0.0f);
-                                        float convolution_tmp_6_0_0_0_0, convolution_tmp_6_0_0_0_1, convolution_tmp_6_0_0_0_2, convolution_tmp_6_0_0_0_3;
-                                        convolution_tmp_6_0_0_0_0 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 72];
-                                        convolution_tmp_6_0_0_0_1 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 73];
-                                        convolution_tmp_6_0_0_0_2 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 74];
-                                        convolution_tmp_6_0_0_0_3 = weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 75];
+                                        float p_convolution_tmp_5_0_0_0_0_0, p_convolution_tmp_5_0_0_0_0_1, p_convolution_tmp_5_0_0_0_0_2, p_convolution_tmp_5_0_0_0_0_3;
+                                        p_convolution_tmp_5_0_0_0_0_0 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 8] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_1 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 7] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_2 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 6] : 0.0f) : 0.0f);
+                                        p_convolution_tmp_5_0_0_0_0_3 = (i_109 + i_29*4 + i_52*2 < 12 ? (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0 && i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12 ? g_image[i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 5] : 0.0f) : 0.0f);
+                                        float p_convolution_tmp_6_0_0_0_0, p_convolution_tmp_6_0_0_0_1, p_convolution_tmp_6_0_0_0_2, p_convolution_tmp_6_0_0_0_3;
+                                        p_convolution_tmp_6_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 72];
+                                        p_convolution_tmp_6_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 73];
+                                        p_convolution_tmp_6_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 74];
+                                        p_convolution_tmp_6_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 75];
                                         {
-                                            float convolution_acc_7;
-                                            convolution_acc_7 = 0.0f;
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_0, convolution_tmp_6_0_0_0_0, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_1, convolution_tmp_6_0_0_0_1, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_2, convolution_tmp_6_0_0_0_2, convolution_acc_7);
-                                            convolution_acc_7 = fma(convolution_tmp_5_0_0_0_0_3, convolution_tmp_6_0_0_0_3, convolution_acc_7);
-                                            convolution_tmp_4_1_1_0_0_0_0_0 = convolution_acc_7;
+                                            float p_convolution_acc_7;
+                                            p_convolution_acc_7 = 0.0f;
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_0, p_convolution_tmp_6_0_0_0_0, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_1, p_convolution_tmp_6_0_0_0_1, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_2, p_convolution_tmp_6_0_0_0_2, p_convolution_acc_7);
+                                            p_convolution_acc_7 = fma(p_convolution_tmp_5_0_0_0_0_3, p_convolution_tmp_6_0_0_0_3, p_convolution_acc_7);
+                                            p_convolution_tmp_4_1_1_0_0_0_0_0 = p_convolution_acc_7;
                                         }
                                     }
-                                    convolution_acc_2_0_0_0_0 = (convolution_acc_2_0_0_0_0 + convolution_tmp_4_0_0_0_0_0_0_0);
-                                    convolution_acc_2_0_1_0_0 = (convolution_acc_2_0_1_0_0 + convolution_tmp_4_0_1_0_0_0_0_0);
-                                    convolution_acc_2_1_0_0_0 = (convolution_acc_2_1_0_0_0 + convolution_tmp_4_1_0_0_0_0_0_0);
-                                    convolution_acc_2_1_1_0_0 = (convolution_acc_2_1_1_0_0 + convolution_tmp_4_1_1_0_0_0_0_0);
+                                    p_convolution_acc_2_0_0_0_0 = (p_convolution_acc_2_0_0_0_0 + p_convolution_tmp_4_0_0_0_0_0_0_0);
+                                    p_convolution_acc_2_0_1_0_0 = (p_convolution_acc_2_0_1_0_0 + p_convolution_tmp_4_0_1_0_0_0_0_0);
+                                    p_convolution_acc_2_1_0_0_0 = (p_convolution_acc_2_1_0_0_0 + p_convolution_tmp_4_1_0_0_0_0_0_0);
+                                    p_convolution_acc_2_1_1_0_0 = (p_convolution_acc_2_1_1_0_0 + p_convolution_tmp_4_1_1_0_0_0_0_0);
                                 }
                                 { /* map 113: S, one iteration */
                                     const int i_113 = 0;
-                                    convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12] = convolution_acc_2_0_0_0_0;
-                                    convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12 + 1] = convolution_acc_2_0_1_0_0;
-                                    convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12 + 2] = convolution_acc_2_1_0_0_0;
-                                    convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12 + 3] = convolution_acc_2_1_1_0_0;
+                                    l_convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12] = p_convolution_acc_2_0_0_0_0;
+                                    l_convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12 + 1] = p_convolution_acc_2_0_1_0_0;
+                                    l_convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12 + 2] = p_convolution_acc_2_1_0_0_0;
+                                    l_convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12 + 3] = p_convolution_acc_2_1_1_0_0;
                                 }
                             }
                             for (int f_68 = 0; f_68 < 4; ++f_68) { /* map 68, map 69, map 70: S */
                                 const int i_68 = f_68/2;
                                 const int i_69 = f_68%2;
                                 const int i_70 = 0;
-                                float convolution_acc_9_0;
-                                convolution_acc_9_0 = 0.0f;
+                                float p_convolution_acc_9_0;
+                                p_convolution_acc_9_0 = 0.0f;
                                 for (int r_convolution_10 = 0; r_convolution_10 < 3; ++r_convolution_10) { /* reduce */
-                                    convolution_acc_9_0 = (convolution_acc_9_0 + convolution_tmp_1[i_51*96 + i_52*48 + i_53*12 + i_68*2 + i_69 + i_70 + r_convolution_10*4]);
+                                    p_convolution_acc_9_0 = (p_convolution_acc_9_0 + l_convolution_tmp_1[i_51*96 + i_52*48 + i_53*12 + i_68*2 + i_69 + i_70 + r_convolution_10*4]);
                                 }
                                 { /* map 71: S, one iteration */
                                     const int i_71 = 0;
-                                    convolution[i_28*4 + i_29*384 + i_30*32 + i_51*2 + i_52*192 + i_53*8 + i_68 + i_69*96 + i_70*8 + i_71] = convolution_acc_9_0;
+                                    g_convolution[i_28*4 + i_29*384 + i_30*32 + i_51*2 + i_52*192 + i_53*8 + i_68 + i_69*96 + i_70*8 + i_71] = p_convolution_acc_9_0;
                                 }
                             }
                         }

@@ -6,16 +6,16 @@
  * work-items: (14, 14, 1) in groups of (2, 7, 1)
  */
 __attribute__((reqd_work_group_size(2, 7, 1)))
-__kernel void padded(
-    __global const float *restrict image_,
-    __global float *restrict padded)
+__kernel void k_padded(
+    __global const float *restrict g_image,
+    __global float *restrict g_padded)
 {
     { /* map pad_row: G1, 14 iterations, one each */
         const int i_pad_row = get_global_id(1);
         { /* map pad_column: G0, 14 iterations, one each */
             const int i_pad_column = get_global_id(0);
             for (int i_pad_channel = 0; i_pad_channel < 8; ++i_pad_channel) { /* map pad_channel: S */
-                padded[i_pad_channel + i_pad_column*8 + i_pad_row*112] = (i_pad_row - 1 >= 0 && i_pad_row - 1 < 12 ? (i_pad_column - 1 >= 0 && i_pad_column - 1 < 12 ? image_[i_pad_channel + i_pad_column*8 + i_pad_row*96 - 104] : 0.0f) : 0.0f);
+                g_padded[i_pad_channel + i_pad_column*8 + i_pad_row*112] = (i_pad_row - 1 >= 0 && i_pad_row - 1 < 12 ? (i_pad_column - 1 >= 0 && i_pad_column - 1 < 12 ? g_image[i_pad_channel + i_pad_column*8 + i_pad_row*96 - 104] : 0.0f) : 0.0f);
             }
         }
     }
@@ -29,10 +29,10 @@ __kernel void padded(
  * work-items: (6, 48, 1) in groups of (3, 3, 1)
  */
 __attribute__((reqd_work_group_size(3, 3, 1)))
-__kernel void partial(
-    __global const float *restrict padded,
-    __global const float *restrict weights,
-    __global float *restrict partial)
+__kernel void k_partial(
+    __global const float *restrict g_padded,
+    __global const float *restrict g_weights,
+    __global float *restrict g_partial)
 {
     { /* map tile_row, map tile_column: W1, 16 iterations, one each */
         const int f_tile_row = get_group_id(1);
@@ -44,52 +44,52 @@ __kernel void partial(
                 const int i_window_group = get_local_id(1);
                 { /* map chunk: L0, 3 iterations, one each */
                     const int i_chunk = get_local_id(0);
-                    float partial_acc_1_0_0, partial_acc_1_0_1, partial_acc_1_0_2, partial_acc_1_0_3, partial_acc_1_1_0, partial_acc_1_1_1, partial_acc_1_1_2, partial_acc_1_1_3;
-                    float partial_acc_1_2_0, partial_acc_1_2_1, partial_acc_1_2_2, partial_acc_1_2_3;
-                    partial_acc_1_0_0 = 0.0f;
-                    partial_acc_1_0_1 = 0.0f;
-                    partial_acc_1_0_2 = 0.0f;
-                    partial_acc_1_0_3 = 0.0f;
-                    partial_acc_1_1_0 = 0.0f;
-                    partial_acc_1_1_1 = 0.0f;
-                    partial_acc_1_1_2 = 0.0f;
-                    partial_acc_1_1_3 = 0.0f;
-                    partial_acc_1_2_0 = 0.0f;
-                    partial_acc_1_2_1 = 0.0f;
-                    partial_acc_1_2_2 = 0.0f;
-                    partial_acc_1_2_3 = 0.0f;
+                    float p_partial_acc_1_0_0, p_partial_acc_1_0_1, p_partial_acc_1_0_2, p_partial_acc_1_0_3, p_partial_acc_1_1_0, p_partial_acc_1_1_1, p_partial_acc_1_1_2, p_partial_acc_1_1_3;
+                    float p_partial_acc_1_2_0, p_partial_acc_1_2_1, p_partial_acc_1_2_2, p_partial_acc_1_2_3;
+                    p_partial_acc_1_0_0 = 0.0f;
+                    p_partial_acc_1_0_1 = 0.0f;
+                    p_partial_acc_1_0_2 = 0.0f;
+                    p_partial_acc_1_0_3 = 0.0f;
+                    p_partial_acc_1_1_0 = 0.0f;
+                    p_partial_acc_1_1_1 = 0.0f;
+                    p_partial_acc_1_1_2 = 0.0f;
+                    p_partial_acc_1_1_3 = 0.0f;
+                    p_partial_acc_1_2_0 = 0.0f;
+                    p_partial_acc_1_2_1 = 0.0f;
+                    p_partial_acc_1_2_2 = 0.0f;
+                    p_partial_acc_1_2_3 = 0.0f;
                     for (int r_partial_2 = 0; r_partial_2 < 6; ++r_partial_2) { /* reduce */
-                        float4 partial_tmp_3_0, partial_tmp_3_1, partial_tmp_3_2;
-                        partial_tmp_3_0 = (float4)(padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112]);
-                        partial_tmp_3_1 = (float4)(padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8]);
-                        partial_tmp_3_2 = (float4)(padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16]);
-                        partial_acc_1_0_0 = (partial_acc_1_0_0 + dot(partial_tmp_3_0, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12))));
-                        partial_acc_1_0_1 = (partial_acc_1_0_1 + dot(partial_tmp_3_0, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 72))));
-                        partial_acc_1_0_2 = (partial_acc_1_0_2 + dot(partial_tmp_3_0, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 144))));
-                        partial_acc_1_0_3 = (partial_acc_1_0_3 + dot(partial_tmp_3_0, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 216))));
-                        partial_acc_1_1_0 = (partial_acc_1_1_0 + dot(partial_tmp_3_1, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12))));
-                        partial_acc_1_1_1 = (partial_acc_1_1_1 + dot(partial_tmp_3_1, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 72))));
-                        partial_acc_1_1_2 = (partial_acc_1_1_2 + dot(partial_tmp_3_1, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 144))));
-                        partial_acc_1_1_3 = (partial_acc_1_1_3 + dot(partial_tmp_3_1, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 216))));
-                        partial_acc_1_2_0 = (partial_acc_1_2_0 + dot(partial_tmp_3_2, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12))));
-                        partial_acc_1_2_1 = (partial_acc_1_2_1 + dot(partial_tmp_3_2, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 72))));
-                        partial_acc_1_2_2 = (partial_acc_1_2_2 + dot(partial_tmp_3_2, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 144))));
-                        partial_acc_1_2_3 = (partial_acc_1_2_3 + dot(partial_tmp_3_2, vload4(0, weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 216))));
+                        float4 p_partial_tmp_3_0, p_partial_tmp_3_1, p_partial_tmp_3_2;
+                        p_partial_tmp_3_0 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112]);
+                        p_partial_tmp_3_1 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8]);
+                        p_partial_tmp_3_2 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16]);
+                        p_partial_acc_1_0_0 = (p_partial_acc_1_0_0 + dot(p_partial_tmp_3_0, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12))));
+                        p_partial_acc_1_0_1 = (p_partial_acc_1_0_1 + dot(p_partial_tmp_3_0, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 72))));
+                        p_partial_acc_1_0_2 = (p_partial_acc_1_0_2 + dot(p_partial_tmp_3_0, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 144))));
+                        p_partial_acc_1_0_3 = (p_partial_acc_1_0_3 + dot(p_partial_tmp_3_0, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 216))));
+                        p_partial_acc_1_1_0 = (p_partial_acc_1_1_0 + dot(p_partial_tmp_3_1, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12))));
+                        p_partial_acc_1_1_1 = (p_partial_acc_1_1_1 + dot(p_partial_tmp_3_1, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 72))));
+                        p_partial_acc_1_1_2 = (p_partial_acc_1_1_2 + dot(p_partial_tmp_3_1, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 144))));
+                        p_partial_acc_1_1_3 = (p_partial_acc_1_1_3 + dot(p_partial_tmp_3_1, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 216))));
+                        p_partial_acc_1_2_0 = (p_partial_acc_1_2_0 + dot(p_partial_tmp_3_2, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12))));
+                        p_partial_acc_1_2_1 = (p_partial_acc_1_2_1 + dot(p_partial_tmp_3_2, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 72))));
+                        p_partial_acc_1_2_2 = (p_partial_acc_1_2_2 + dot(p_partial_tmp_3_2, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 144))));
+                        p_partial_acc_1_2_3 = (p_partial_acc_1_2_3 + dot(p_partial_tmp_3_2, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 216))));
                     }
                     { /* map store: S, one iteration */
                         const int i_store = 0;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9] = partial_acc_1_0_0;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 27] = partial_acc_1_0_1;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 54] = partial_acc_1_0_2;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 81] = partial_acc_1_0_3;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 3] = partial_acc_1_1_0;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 30] = partial_acc_1_1_1;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 57] = partial_acc_1_1_2;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 84] = partial_acc_1_1_3;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 6] = partial_acc_1_2_0;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 33] = partial_acc_1_2_1;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 60] = partial_acc_1_2_2;
-                        partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 87] = partial_acc_1_2_3;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9] = p_partial_acc_1_0_0;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 27] = p_partial_acc_1_0_1;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 54] = p_partial_acc_1_0_2;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 81] = p_partial_acc_1_0_3;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 3] = p_partial_acc_1_1_0;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 30] = p_partial_acc_1_1_1;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 57] = p_partial_acc_1_1_2;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 84] = p_partial_acc_1_1_3;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 6] = p_partial_acc_1_2_0;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 33] = p_partial_acc_1_2_1;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 60] = p_partial_acc_1_2_2;
+                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 87] = p_partial_acc_1_2_3;
                     }
                 }
             }
@@ -105,9 +105,9 @@ __kernel void partial(
  * work-items: (8, 144, 1) in groups of (4, 9, 1)
  */
 __attribute__((reqd_work_group_size(4, 9, 1)))
-__kernel void summed(
-    __global const float *restrict partial,
-    __global float *restrict summed)
+__kernel void k_summed(
+    __global const float *restrict g_partial,
+    __global float *restrict g_summed)
 {
     { /* map sum_row, map sum_column: W1, 16 iterations, one each */
         const int f_sum_row = get_group_id(1);
@@ -121,12 +121,12 @@ __kernel void summed(
                     const int f_sum_window_group = get_local_id(1);
                     const int i_sum_window_group = f_sum_window_group/3;
                     const int i_sum_window = f_sum_window_group%3;
-                    float summed_acc_1;
-                    summed_acc_1 = 0.0f;
+                    float p_summed_acc_1;
+                    p_summed_acc_1 = 0.0f;
                     for (int r_summed_2 = 0; r_summed_2 < 3; ++r_summed_2) { /* reduce */
-                        summed_acc_1 = (summed_acc_1 + partial[i_sum_column*216 + i_sum_filter*27 + i_sum_group*108 + i_sum_row*864 + i_sum_window*3 + i_sum_window_group*9 + r_summed_2]);
+                        p_summed_acc_1 = (p_summed_acc_1 + g_partial[i_sum_column*216 + i_sum_filter*27 + i_sum_group*108 + i_sum_row*864 + i_sum_window*3 + i_sum_window_group*9 + r_summed_2]);
                     }
-                    summed[i_sum_column*24 + i_sum_filter + i_sum_group*4 + i_sum_row*288 + i_sum_window*8 + i_sum_window_group*96] = summed_acc_1;
+                    g_summed[i_sum_column*24 + i_sum_filter + i_sum_group*4 + i_sum_row*288 + i_sum_window*8 + i_sum_window_group*96] = p_summed_acc_1;
                 }
             }
         }
@@ -141,16 +141,16 @@ __kernel void summed(
  * work-items: (12, 12, 1) in groups of (4, 4, 1)
  */
 __attribute__((reqd_work_group_size(4, 4, 1)))
-__kernel void cropped(
-    __global const float *restrict summed,
-    __global float *restrict cropped)
+__kernel void k_cropped(
+    __global const float *restrict g_summed,
+    __global float *restrict g_cropped)
 {
     { /* map crop_row: G1, 12 iterations, one each */
         const int i_crop_row = get_global_id(1);
         { /* map crop_column: G0, 12 iterations, one each */
             const int i_crop_column = get_global_id(0);
             for (int i_crop_filter = 0; i_crop_filter < 8; ++i_crop_filter) { /* map crop_filter: S */
-                cropped[i_crop_column*8 + i_crop_filter + i_crop_row*96] = summed[i_crop_column*8 + i_crop_filter + i_crop_row*96];
+                g_cropped[i_crop_column*8 + i_crop_filter + i_crop_row*96] = g_summed[i_crop_column*8 + i_crop_filter + i_crop_row*96];
             }
         }
     }

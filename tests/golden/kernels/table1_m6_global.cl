@@ -6,21 +6,21 @@
  * work-items: (24, 1, 1) in groups of (4, 1, 1)
  */
 __attribute__((reqd_work_group_size(4, 1, 1)))
-__kernel void out(
-    __global const float *restrict x,
-    __global float *restrict out_tmp_1,
-    __global float *restrict out)
+__kernel void k_out(
+    __global const float *restrict g_x,
+    __global float *restrict g_out_tmp_1,
+    __global float *restrict g_out)
 {
     { /* map A: W0, 6 iterations, one each */
         const int i_A = get_group_id(0);
         for (int i_B = get_local_id(0); i_B < 8; i_B += 4) { /* map B: L0 */
             for (int i_C = 0; i_C < 3; ++i_C) { /* map C: V4 */
-                vstore4((vload4(0, x + (i_A*96 + i_B*12 + i_C*4)) * (float4)(2.0f)), 0, out_tmp_1 + (i_A*96 + i_B*12 + i_C*4));
+                vstore4((vload4(0, g_x + (i_A*96 + i_B*12 + i_C*4)) * (float4)(2.0f)), 0, g_out_tmp_1 + (i_A*96 + i_B*12 + i_C*4));
             }
         }
         for (int i_D = 0; i_D < 12; ++i_D) { /* map D: S */
             for (int i_E = get_local_id(0); i_E < 8; i_E += 4) { /* map E: L0 */
-                out[i_A*96 + i_D*8 + i_E] = (out_tmp_1[i_A*96 + i_D + i_E*12] + 1.0f);
+                g_out[i_A*96 + i_D*8 + i_E] = (g_out_tmp_1[i_A*96 + i_D + i_E*12] + 1.0f);
             }
         }
     }

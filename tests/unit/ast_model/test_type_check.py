@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.index_expr import const, symbol
 from mapper.ast_model.nodes import Call, Join, Kernel, Map, Program, Ref, Split, Zip
 from mapper.ast_model.text_form import parse
@@ -163,12 +164,13 @@ def test_loop_variables_are_no_part_of_programs() -> None:
         check_program(replace(program("x"), kernels=(kernel,)))
 
 
-def test_programs_nest_400_levels_deep() -> None:
+def test_programs_nest_200_levels_deep() -> None:
     node = Ref("x")
-    for _ in range(199):
+    for _ in range(99):
         node = Join(Split(const(3), node))
     deep = replace(program("x"), kernels=(Kernel("k", Map(1, "a", Call("id", (Ref("a"),)), node)),))
     assert str(check_program(deep).kernel_types["k"]) == "[float]{H}"
+    assert elaborate(deep).kernels[0].statements
     too_deep = replace(deep, kernels=(Kernel("k", Join(Split(const(3), Join(node)))),))
     with pytest.raises(LimitError, match="nested too deeply"):
         check_program(too_deep)

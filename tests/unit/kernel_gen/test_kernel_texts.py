@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
-from mapper.kernel_gen.c_expr import buffer_name, c_float, c_name
+from mapper.kernel_gen.c_expr import c_float, c_name, comment_text
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import assignment_from_json, derive_space, generate_kernels, subject_of_layer
 from mapper.profiles import load_profile
@@ -54,15 +54,37 @@ def test_kernels_read_as_they_did(
 
 
 names = st.text(min_size=1, max_size=8) | st.sampled_from(
-    ["image", "image_", "image__", "lane", "i_x", "i_x_", "float4", "n_a", "a b", "a_b", "7", "_7"]
+    [
+        "image",
+        "image_",
+        "image__",
+        "lane",
+        "i_x",
+        "i_x_",
+        "float4",
+        "n_a",
+        "a b",
+        "a_b",
+        "7",
+        "_7",
+        "*/",
+        "\n",
+    ]
 )
 
 
 @given(names, names)
 def test_different_names_get_different_identifiers(a: str, b: str) -> None:
-    assert c_name(a).isidentifier()
+    assert f"g_{c_name(a)}".isidentifier()
+    assert f"g_{c_name(a)}".isascii()
     assert (c_name(a) == c_name(b)) == (a == b)
-    assert buffer_name(a) != c_name(f"i_{b}")
+
+
+@given(names)
+def test_no_name_leaves_its_comment(name: str) -> None:
+    text = comment_text(f"map {name}")
+    assert "*/" not in text
+    assert text.isprintable()
 
 
 @given(st.floats(width=32))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.ast_model.elaborate import buffer_dimensions
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.text_form import parse
-from mapper.ast_model.types import dimensions
 from mapper.errors import InputError
 from mapper.pipeline import Subject, generate_kernels, subject_of_program
 from mapper.solver.space import check
@@ -132,7 +132,7 @@ def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
     program = subject.require_program()
     sizes = dict(program.sizes)
     return {
-        i.name: rng.standard_normal(tuple(n.evaluate(sizes) for n in dimensions(i.type)[0])).astype(
+        i.name: rng.standard_normal([n.evaluate(sizes) for n in buffer_dimensions(i.type)]).astype(
             np.float32
         )
         for i in program.inputs

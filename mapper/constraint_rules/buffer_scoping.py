@@ -1,0 +1,125 @@
+"""Rules private- and shared-memory-scoping again, buffer by buffer.
+
+The rules of "Mapping Parallelism in a Functional IR through Constraint Satisfaction" (CC'22),
+section 4.3, speak of maps that use a memory. Where the buffers of a kernel are known it is
+said of each: which maps stand around it, and which between it and its uses. So scalars, which
+no map uses, are covered too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mapper.ast_model.loop_nest import Buffer, Declare, Loop, LoopKernel, Store, loads, walk
+from mapper.ast_model.nodes import MapId
+from mapper.ast_model.types import Memory
+from mapper.constraint_rules.limits import owner_in
+from mapper.constraint_rules.owners import used_in
+from mapper.constraint_rules.predicate import Predicate, all_of, any_of, negate
+from mapper.constraint_rules.rule import PARALLEL_MAPPING, Constraint, Provenance, RuleOptions
+from mapper.constraint_rules.runs import map_id
+from mapper.schedule import GLOBAL_CODES, PARALLEL_CODES, WORK_GROUP_CODES
+
+PRIVATE = "private-memory-scoping"
+SHARED = "shared-memory-scoping"
+
+
+def produce(kernel: LoopKernel, options: RuleOptions) -> Iterator[Constraint]:
+    """One instance for each private or local buffer."""
+    every = tuple(dict.fromkeys(_map_ids(kernel)))
+    for statement, around in walk(kernel.statements):
+        if not isinstance(statement, Declare):
+            continue
+        if statement.buffer.memory is Memory.PRIVATE:
+            yield _private(kernel, statement.buffer, len(around), options)
+        elif statement.buffer.memory is Memory.LOCAL:
+            yield _local(kernel, statement.buffer, around, every)
+
+
+def _private(kernel: LoopKernel, buffer: Buffer, scope: int, options: RuleOptions) -> Constraint:
+    # With copies in every thread, a parallel map may read what each thread has written whole.
+    reads = not options.replicate_private
+    between = tuple(_between(kernel, buffer, scope, reads=reads))
+    return Constraint(
+        id=f"{PRIVATE}/{buffer.name}",
+        rule=PRIVATE,
+        subjects=_subjects(between, scope),
+        predicate=_nobody_owns(between, scope, frozenset(int(c) for c in PARALLEL_CODES)),
+        provenance=Provenance(PARALLEL_MAPPING, "4.3", "(1)"),
+        buffer=buffer.name,
+        sentence=(
+            f"{buffer.name} is in private memory, which one thread alone can see, so no map "
+            "between it and its uses can be spread over threads"
+        ),
+        remedy="make these maps sequential, or put the buffer in local memory",
+    )
+
+
+def _local(
+    kernel: LoopKernel, buffer: Buffer, around: tuple[Loop, ...], every: tuple[MapId, ...]
+) -> Constraint:
+    scope = len(around)
+    between = tuple(_between(kernel, buffer, scope, reads=True))
+    outer = tuple(map_id(loop) for loop in around if loop.map_id is not None)
+    elsewhere = tuple(m for m in every if m not in outer)
+    outside = frozenset(int(c) for c in WORK_GROUP_CODES | GLOBAL_CODES)
+    predicate = all_of(
+        used_in(outer, WORK_GROUP_CODES),
+        *(
+            any_of(used_in(outer, (code,)), negate(used_in(elsewhere, (code,))))
+            for code in sorted(WORK_GROUP_CODES)
+        ),
+        _nobody_owns(between, scope, outside),
+    )
+    return Constraint(
+        id=f"{SHARED}/{buffer.name}",
+        rule=SHARED,
+        subjects=tuple(dict.fromkeys((*outer, *_subjects(between, scope)))),
+        predicate=predicate,
+        provenance=Provenance(PARALLEL_MAPPING, "4.3", "(2)"),
+        buffer=buffer.name,
+        sentence=(
+            f"{buffer.name} is in local memory, which one work-group alone can see, so every "
+            "work-group dimension of the kernel stands around it and none between it and its uses"
+        ),
+        remedy="put work-group maps around the buffer, or the buffer in global memory",
+    )
+
+
+def _between(
+    kernel: LoopKernel, buffer: Buffer, scope: int, *, reads: bool
+) -> Iterator[tuple[Loop, ...]]:
+    """The loops around each use of the buffer, deeper than its scope."""
+    for statement, loops in walk(kernel.statements):
+        if not isinstance(statement, Store) or len(loops) <= scope:
+            continue
+        used = statement.buffer.name == buffer.name
+        if reads:
+            used = used or any(load.buffer.name == buffer.name for load in loads(statement.value))
+        if used:
+            yield loops
+
+
+def _nobody_owns(
+    uses: tuple[tuple[Loop, ...], ...], scope: int, codes: frozenset[int]
+) -> Predicate:
+    return all_of(
+        *(
+            negate(owner_in(loops, position, codes))
+            for loops in uses
+            for position in range(scope, len(loops))
+            if loops[position].map_id is not None
+        )
+    )
+
+
+def _subjects(uses: tuple[tuple[Loop, ...], ...], scope: int) -> tuple[MapId, ...]:
+    ids = (map_id(loop) for loops in uses for loop in loops[scope:] if loop.map_id is not None)
+    return tuple(dict.fromkeys(ids))
+
+
+def _map_ids(kernel: LoopKernel) -> Iterator[MapId]:
+    for _, loops in walk(kernel.statements):
+        for loop in loops:
+            if loop.map_id is not None:
+                yield loop.map_id
