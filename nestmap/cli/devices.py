@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Annotated
 
+import typer
+
+from mapper.constraint_rules.rule import Mode
 from mapper.errors import DeviceError
 from mapper.profiles import load_profile, profile_names
 from nestmap.cli.output import note, write_json, write_table
@@ -19,26 +23,43 @@ _LIMITS = (
 )
 
 
-def devices(json_output: JsonOption = False) -> None:
+def devices(
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only this profile, or this device (host, opencl:…)."),
+    ] = None,
+    # Every command takes these, so that scripts need not know which has no use for them.
+    mode: Annotated[Mode, typer.Option(hidden=True)] = Mode.STRICT,
+    seed: Annotated[int, typer.Option(hidden=True, min=0)] = 0,
+    json_output: JsonOption = False,
+) -> None:
     """List the OpenCL devices of this machine and the shipped profiles, with their limits."""
+    del mode, seed
     # Loads the OpenCL library.
-    from worker.devices.opencl import list_devices, profile_of
+    from worker.devices.opencl import list_devices, profile_of, select_device
 
-    shipped = [asdict(load_profile(name)) for name in profile_names()]
+    is_profile = device in profile_names()
+    names = [name for name in profile_names() if device is None or name == device]
+    shipped = [asdict(load_profile(name)) for name in names]
     try:
+        present = () if is_profile else list_devices()
+        if device is not None and not is_profile:
+            present = (select_device(device, present),)
         found = [
             {
-                "index": device.index,
-                "spec": device.spec,
-                "platform": device.platform_name,
-                "platform_version": device.platform_version,
-                "kind": device.kind,
-                "driver": device.driver_version,
-                **asdict(profile_of(device)),
+                "index": item.index,
+                "spec": item.spec,
+                "platform": item.platform_name,
+                "platform_version": item.platform_version,
+                "kind": item.kind,
+                "driver": item.driver_version,
+                **asdict(profile_of(item)),
             }
-            for device in list_devices()
+            for item in present
         ]
     except DeviceError as error:
+        if device is not None:
+            raise
         found = []
         for problem in error.problems:
             note(str(problem))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, Problem, StoreError
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import note, write_json, write_table, write_text
@@ -38,6 +39,14 @@ def front(
             metavar="ID", help="A study by its number.", show_default="the newest and its siblings"
         ),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Only studies on this device: part of its name, or host."
+        ),
+    ] = None,
+    mode: Annotated[Mode | None, typer.Option(help="Only studies in this mode.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Only studies with this seed.")] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Show the points that no other measured candidate beats in both time and memory."""
@@ -53,7 +62,7 @@ def front(
             Problem(name, "there is no such database", remedy="nestmap tune writes one")
         )
     with Store.open(db) as store:
-        studies = _studies(store, x, study)
+        studies = _studies(store, x, study, _filter_of(store, device, mode, seed))
         points = merged_front([(s, point) for s in studies for point in store.front(s)])
     if json_output:
         rows = [
@@ -109,7 +118,39 @@ def _exists(name: str) -> bool:
         return False
 
 
-def _studies(store: Store, x: str | None, number: int | None) -> list[Study]:
+def _filter_of(
+    store: Store, device: str | None, mode: Mode | None, seed: int | None
+) -> Callable[[Study], bool]:
+    """Whether a study was made on the device, in the mode and with the seed asked for."""
+    stored = {d.id: d.name for d in store.devices()}
+    ids = set(stored)
+    if device is not None:
+        name = device
+        if device == "host" or device.startswith("opencl:"):
+            # Loads the OpenCL library.
+            from worker.devices.opencl import find_device
+
+            name = find_device(device).device_name
+        ids = {key for key, text in stored.items() if name.lower() in text.lower()}
+        if not ids:
+            raise InputError(
+                Problem("--device", "the database has no study on this device", name,
+                        ", ".join(sorted(set(stored.values()))) or "there is none")
+            )  # fmt: skip
+
+    def fits(study: Study) -> bool:
+        return (
+            study.device_id in ids
+            and (mode is None or study.mode == mode.value)
+            and (seed is None or study.seed == seed)
+        )
+
+    return fits
+
+
+def _studies(
+    store: Store, x: str | None, number: int | None, fits: Callable[[Study], bool]
+) -> list[Study]:
     """The studies asked for: one by its number, else those of what the newest is about.
 
     The variants of a layer are studies of their own and share a front; other devices and
@@ -121,7 +162,7 @@ def _studies(store: Store, x: str | None, number: int | None) -> list[Study]:
         if x is not None and not _named(found, x, wanted):
             raise InputError(Problem("--study", "is about something else", found.label, x))
         return [found]
-    studies = store.studies()
+    studies = [study for study in store.studies() if fits(study)]
     fitting = [study for study in studies if x is None or _named(study, x, wanted)]
     if not fitting:
         labels = ", ".join(dict.fromkeys(study.label for study in studies)) or "there is none"

@@ -39,7 +39,7 @@ from mapper.ast_model.nodes import (
 )
 from mapper.ast_model.types import FLOAT, Memory, array
 
-SIZES = (2, 3, 4, 6, 8)
+SIZES = (1, 2, 3, 4, 6, 8)
 MAX_ELEMENTS = 2000
 Dims = tuple[int, ...]
 
@@ -61,9 +61,13 @@ class _Maker:
         return f"m{self.maps}"
 
     def compute(self, item: Node) -> Node:
-        kind = self.pick("id", "twice", "plus")
+        kind = self.pick("id", "twice", "plus", "stored")
         if kind == "id":
             return identity(item)
+        if kind == "stored":
+            memory = self.pick(*Memory)
+            assert isinstance(memory, Memory)
+            return self.build.let(To(memory, identity(item)), lambda q: call("add", q, item))
         return call("add", item, item if kind == "twice" else Literal(1.5))
 
     def nest(self, node: Node, rank: int) -> Node:
@@ -166,8 +170,10 @@ class _Maker:
             return self.scalar_sum(node, dims), (*dims[:-1], 1)
         if kind == "array sum" and len(dims) > 1:
             return self.array_sum(node, dims), (1, *dims[1:])
-        if kind == "vectors" and last % 2 == 0:
-            width = 4 if last % 4 == 0 and self.chance(50) else 2
+        widths = [w for w in (2, 3, 4, 6, 8) if last % w == 0]
+        if kind == "vectors" and widths:
+            width = self.pick(*widths)
+            assert isinstance(width, int)
             vectors = self.build.at_depth(lambda a: as_vector(width, a), node, len(dims) - 1)
             return (
                 self.build.at_depth(as_scalar, self.nest(vectors, len(dims)), len(dims) - 1),

@@ -158,6 +158,13 @@ def test_an_invalid_mapping_has_no_kernel(tmp_path: Path):
     assert result.stdout == ""
 
 
+def test_devices_shows_one_profile_or_says_what_there_is():
+    (found,) = json_lines("devices", "--device", "mali-g72", "--mode", "paper", "--seed", "1")
+    assert [profile["name"] for profile in found["profiles"]] == ["mali-g72"]
+    assert found["devices"] == []
+    assert run("devices", "--device", "nothing-like-it").exit_code == 3
+
+
 def test_devices_lists_profiles():
     (found,) = json_lines("devices")
     assert {"pocl", "mali-g72", "h200"} <= {profile["name"] for profile in found["profiles"]}
@@ -186,6 +193,16 @@ def test_the_variants_of_a_layer_share_a_front(database: Path):
     points = [(point["time_ms"], point["memory_bytes"]) for point in found["points"]]
     assert points == [(2.0, 150), (4.0, 100), (4.0, 100)]
     assert all(len(point["candidate"]) == 64 for point in found["points"])
+
+
+def test_a_front_of_a_device_a_mode_and_a_seed(database: Path):
+    def front(*options: str) -> int:
+        return run("front", "--db", str(database), *options).exit_code
+
+    assert front("--device", "A", "--mode", "strict") == 0
+    assert front("--device", "another") == 2
+    assert front("--mode", "paper") == 2
+    assert front("--seed", "12345") == 2
 
 
 def test_a_study_has_its_own_front(database: Path):
