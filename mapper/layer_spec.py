@@ -147,9 +147,16 @@ class LayerSpec:
             )
         if not isinstance(value.get("name", ""), str):
             problems.append(Problem("/name", "is not a text", repr(value["name"])))
-        if problems:
-            raise InputError(problems)
-        return LayerSpec(**{key: value[key] for key in value if key in known})
+        sizes = {key: value[key] for key in value if key in known}
+        if all(key in value for key in required):
+            try:
+                layer = LayerSpec(**sizes)
+            except InputError as error:
+                problems += error.problems
+            else:
+                if not problems:
+                    return layer
+        raise InputError(problems)
 
 
 def _vgg(number: int, channels: int, size: int, filters: int) -> LayerSpec:

@@ -9,17 +9,15 @@ alone, never on sizes, so the nest may be derived with sizes and parameters symb
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from mapper.ast_model.function_values import apply_function, loads_in_lane_sums
 from mapper.ast_model.index_expr import (
     Expr,
     ExprLike,
     const,
-    floor_div,
-    is_nonnegative,
-    modulo,
     parameter_symbol,
     symbol,
     the_symbol,
@@ -28,26 +26,19 @@ from mapper.ast_model.loop_nest import (
     Buffer,
     Constant,
     Declare,
-    Guarded,
-    LaneSum,
-    Load,
     Loop,
     LoopKernel,
     LoopProgram,
-    Operate,
     Role,
     Statement,
     Store,
-    Value,
     loads,
 )
 from mapper.ast_model.nodes import (
-    Apply,
     AsScalar,
     AsVector,
     Call,
     Fill,
-    FunctionExpr,
     Get,
     Join,
     Let,
@@ -55,7 +46,6 @@ from mapper.ast_model.nodes import (
     Map,
     MapId,
     Node,
-    Op,
     Pad,
     Program,
     Reduce,
@@ -65,9 +55,9 @@ from mapper.ast_model.nodes import (
     Split,
     To,
     Transpose,
-    UserFunction,
     Zip,
     children,
+    free_names,
 )
 from mapper.ast_model.specialise import size_values, specialise
 from mapper.ast_model.type_check import infer_part
@@ -93,23 +83,19 @@ from mapper.ast_model.views import (
     as_array_destination,
     buffer_destination,
     buffer_view,
-    component_destination,
-    crop_destination,
     destination_view,
     fill_view,
     join_view,
-    lane_destination,
     lane_symbol,
-    nested_destination,
     pad_view,
     reordered_index,
-    reordered_target,
     scalar_view,
     slide_view,
     split_view,
     transpose_view,
     vector_view,
 )
+from mapper.ast_model.write_views import WriteViews
 from mapper.errors import InputError, Problem
 
 Environment = Mapping[str, View]
@@ -226,7 +212,7 @@ class _Elaborator:
             case Split() | Join() | Transpose() | Reorder() | Pad() | AsVector() | AsScalar():
                 self.write_through(node, destination, env)
             case Slide():
-                raise self.slide_error()
+                self.write_through(node, destination, env)
             case Zip():
                 raise self.fail("a tuple cannot be written", "store its components one by one")
             case Ref() | Get() | Fill() | Literal() | Call():
@@ -255,7 +241,7 @@ class _Elaborator:
             self.write_through(node, destination, env)
             return
         argument = as_array(self.read(node.argument, env))
-        captured = _free_names(node.body) - {node.parameter}
+        captured = free_names(node.body) - {node.parameter}
         reads = argument.memories.union(*(env[n].memories for n in captured if n in env))
         index = symbol(f"i_{node.id}", argument.type.length)
         outer, self.block = self.block, []
@@ -309,102 +295,13 @@ class _Elaborator:
             )
         self.store(view, destination)
 
-    def slide_error(self) -> InputError:
-        return self.fail(
-            "a result cannot be written through 'slide': one element would go to several places",
-            "write the argument to memory first (to_global, to_local or to_private around it) "
-            "and map id over the windows",
-            rule="injective-write",
-        )
-
     def write_through(self, node: Node, destination: Destination, env: Environment) -> None:
         """Write what stands under a layout change: the change moves to the destination."""
         if not self.is_writing(node):
             raise self.copy_error()
         types = {name: view.type for name, view in env.items()}
-        inner, target = self.push(node, destination, types)
+        inner, target = WriteViews(self.program, self.fail).push(node, destination, types)
         self.write(inner, target, env)
-
-    def push(
-        self, node: Node, target: Destination, types: Mapping[str, Type]
-    ) -> tuple[Node, Destination]:
-        """The argument of a layout change and where it must be written instead."""
-        if not isinstance(
-            node, Split | Join | Transpose | Reorder | Pad | AsVector | AsScalar | Map
-        ):
-            if isinstance(node, Slide):
-                raise self.slide_error()
-            raise self.fail(
-                "a map over a written result may only change its layout (split, join, "
-                "transpose, reorder, crop, vectors), or write",
-                "write the argument to memory first (to_global, to_local or to_private around "
-                "it) and map id over it",
-            )
-        destination = as_array_destination(target)
-        memory = destination.memory
-        argument = node.argument
-        argument_type = infer_part(argument, types, self.program)
-        assert isinstance(argument_type, ArrayType)
-        match node:
-            case Split():
-                size = node.size
-                return argument, ArrayDestination(
-                    lambda k: as_array_destination(destination.at(floor_div(k, size))).at(
-                        modulo(k, size)
-                    ),
-                    memory,
-                )
-            case Join():
-                row_type = argument_type.element
-                assert isinstance(row_type, ArrayType)
-                length = row_type.length
-                return argument, nested_destination(
-                    memory, lambda i, j: destination.at(i * length + j)
-                )
-            case Transpose():
-                return argument, nested_destination(
-                    memory, lambda i, j: as_array_destination(destination.at(j)).at(i)
-                )
-            case Reorder():
-                kind, amount = node.kind, node.amount
-                return argument, ArrayDestination(
-                    lambda k: destination.at(
-                        reordered_target(kind, amount, argument_type.length, k)
-                    ),
-                    memory,
-                )
-            case Pad():
-                if not (is_nonnegative(-node.left) and is_nonnegative(-node.right)):
-                    raise self.fail(
-                        "a result can be cropped as it is written, but a border cannot be "
-                        "filled in",
-                        "write the argument to memory first and map id over the padded view",
-                        rule="injective-write",
-                    )
-                length = argument_type.length + node.left + node.right
-                return argument, crop_destination(destination, node.left, length)
-            case AsScalar():
-                vector = argument_type.element
-                assert isinstance(vector, VectorType)
-                return argument, lane_destination(destination, vector.width)
-            case AsVector():
-                return argument, component_destination(destination, node.width)
-            case Map():
-                inner_types = {**types, node.parameter: argument_type.element}
-                return argument, ArrayDestination(
-                    lambda i: self.push_all(
-                        node.body, node.parameter, destination.at(i), inner_types
-                    ),
-                    memory,
-                )
-
-    def push_all(
-        self, node: Node, parameter: str, destination: Destination, types: Mapping[str, Type]
-    ) -> Destination:
-        """Push a destination through a body that only changes the layout of its parameter."""
-        while node != Ref(parameter):
-            node, destination = self.push(node, destination, types)
-        return destination
 
     # -- read position -------------------------------------------------------------------
 
@@ -448,7 +345,7 @@ class _Elaborator:
             replace(node, argument=Ref("<argument>")), {**env, "<argument>": argument}
         )
         assert isinstance(type_, ArrayType)
-        captured = _free_names(node.body) - {node.parameter}
+        captured = free_names(node.body) - {node.parameter}
         memories = argument.memories.union(*(env[n].memories for n in captured if n in env))
         return ArrayView(
             type_,
@@ -562,7 +459,7 @@ class _Elaborator:
             elif isinstance(statement, Store):
                 own = statement.indices if statement.buffer.name == name else None
                 # Under a sum over lanes an element's new value depends on its neighbours.
-                mixed = {id(load) for load in _loads_in_lane_sums(statement.value)}
+                mixed = {id(load) for load in loads_in_lane_sums(statement.value)}
                 for load in loads(statement.value):
                     if load.buffer.name == name and (load.indices != own or id(load) in mixed):
                         raise self.fail(
@@ -581,7 +478,7 @@ class _Elaborator:
                 function = self.program.function(node.function)
                 assert function is not None
                 operands = [self.scalar(argument, env) for argument in node.arguments]
-                value, type_ = _apply(function, operands)
+                value, type_ = apply_function(function, operands)
                 memories = frozenset[Memory]().union(*(o.memories for o in operands))
                 return ScalarView(type_, value, memories)
             case _:
@@ -590,76 +487,10 @@ class _Elaborator:
                 return view
 
 
-def _apply(function: UserFunction, operands: list[ScalarView]) -> tuple[Value, Type]:
-    widths = [o.type.width for o in operands if isinstance(o.type, VectorType)]
-    bound = dict(zip(function.parameters, (o.value for o in operands), strict=True))
-
-    def build(body: FunctionExpr) -> Value:
-        match body:
-            case str():
-                return bound[body]
-            case float() | int():
-                return Constant(float(body))
-            case Apply():
-                parts = tuple(build(operand) for operand in body.operands)
-                if body.op not in (Op.DOT, Op.SUM):
-                    return Operate(body.op, parts)
-                summed = Operate(Op.MUL, parts) if body.op is Op.DOT else parts[0]
-                # Scalars have one lane, also in a call that has vectors beside them.
-                if any(_varies(operand, function, operands) for operand in body.operands):
-                    return LaneSum(lane_symbol(widths[0]), summed)
-                return summed
-
-    value = build(function.body)
-    is_vector = bool(widths) and _varies(function.body, function, operands)
-    return value, VectorType(widths[0]) if is_vector else ScalarType()
-
-
-def _loads_in_lane_sums(value: Value) -> Iterator[Load]:
-    match value:
-        case Constant() | Load():
-            return
-        case LaneSum():
-            yield from loads(value.value)
-        case Guarded():
-            yield from _loads_in_lane_sums(value.value)
-        case Operate():
-            for operand in value.operands:
-                yield from _loads_in_lane_sums(operand)
-
-
-def _varies(body: FunctionExpr, function: UserFunction, operands: list[ScalarView]) -> bool:
-    """True if the result is a vector: it depends on a vector operand outside DOT and SUM."""
-    match body:
-        case str():
-            return isinstance(operands[function.parameters.index(body)].type, VectorType)
-        case float() | int():
-            return False
-        case Apply():
-            if body.op in (Op.DOT, Op.SUM):
-                return False
-            return any(_varies(operand, function, operands) for operand in body.operands)
-
-
 def _destination_buffer(destination: Destination) -> Buffer:
     while isinstance(destination, ArrayDestination):
         destination = destination.at(const(0))
     return destination.buffer
-
-
-def _free_names(node: Node) -> frozenset[str]:
-    match node:
-        case Ref():
-            return frozenset((node.name,))
-        case Map():
-            return (_free_names(node.body) - {node.parameter}) | _free_names(node.argument)
-        case Reduce():
-            inner = _free_names(node.body) - {node.accumulator, node.parameter}
-            return inner | _free_names(node.initial) | _free_names(node.argument)
-        case Let():
-            return (_free_names(node.body) - {node.name}) | _free_names(node.value)
-        case _:
-            return frozenset[str]().union(*(_free_names(child) for _, child in children(node)))
 
 
 def _mark_perfect(block: list[Statement], node: Map) -> None:

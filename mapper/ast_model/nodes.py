@@ -344,6 +344,22 @@ def children(node: Node) -> Iterator[tuple[str, Node]]:
                     yield f"{name}/{index}", item
 
 
+def free_names(node: Node) -> frozenset[str]:
+    """Names that the node uses and does not bind."""
+    match node:
+        case Ref():
+            return frozenset((node.name,))
+        case Map():
+            return (free_names(node.body) - {node.parameter}) | free_names(node.argument)
+        case Reduce():
+            inner = free_names(node.body) - {node.accumulator, node.parameter}
+            return inner | free_names(node.initial) | free_names(node.argument)
+        case Let():
+            return (free_names(node.body) - {node.name}) | free_names(node.value)
+        case _:
+            return frozenset[str]().union(*(free_names(child) for _, child in children(node)))
+
+
 @cache
 def _field_names(kind: type[Node]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
