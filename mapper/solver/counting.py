@@ -7,6 +7,7 @@ others decides, once for each different remainder, whether values exist.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -67,44 +68,63 @@ def _count_solutions(space: Space, pins: Assignment, time_limit_s: float | None)
 
 
 def _count_completable(space: Space, pins: Assignment, time_limit_s: float | None) -> Count:
-    codes = tuple(entry for entry in space.variables if isinstance(entry[0], CodeVariable))
-    others = tuple(entry for entry in space.variables if not isinstance(entry[0], CodeVariable))
-    code_variables = {variable for variable, _ in codes}
-    code_only = tuple(
-        constraint
-        for constraint in space.constraints
-        if variables(bind(constraint.predicate, pins)) <= code_variables
-    )
-    code_only_ids = {constraint.id for constraint in code_only}
-    mixed = tuple(
-        bind(constraint.predicate, pins)
-        for constraint in space.constraints
-        if constraint.id not in code_only_ids
-    )
-    known: dict[frozenset[Predicate], bool] = {}
-    count = 0
-    left_s = time_limit_s
-    decided = True
-    code_pins = {variable: v for variable, v in pins.items() if variable in code_variables}
-    other_pins = {variable: v for variable, v in pins.items() if variable not in code_variables}
-    # Constraints may mention pinned parameters, so these stay in the relaxed space.
-    relaxed = Space(
-        (*codes, *((variable, (value,)) for variable, value in other_pins.items())), code_only
-    )
-    with enumerate_assignments(
-        relaxed, {**code_pins, **other_pins}, time_limit_s=time_limit_s
-    ) as found:
-        for assignment in found:
-            left = frozenset(bind(predicate, assignment) for predicate in mixed) - {TRUE}
-            if left not in known:
-                exists, spent_s = _exists(others, other_pins, left, left_s)
-                left_s = None if left_s is None else left_s - spent_s
-                if exists is None:
-                    decided = False
-                    break
-                known[left] = exists
-            count += known[left]
-    return Count(count, decided and found.complete is True)
+    mappings = Mappings(space, pins, time_limit_s=time_limit_s)
+    return Count(sum(1 for _ in mappings), mappings.complete)
+
+
+class Mappings(Iterable[dict[Variable, int]]):
+    """Every code assignment for which parameters and local sizes exist, each once.
+
+    Iterate it once; ``complete`` then says whether all were given. Where a caller stops
+    early it stays False.
+    """
+
+    def __init__(
+        self, space: Space, pins: Assignment = NO_PINS, *, time_limit_s: float | None = None
+    ) -> None:
+        self.complete = False
+        self._space = space
+        self._pins = checked_pins(space, pins)
+        self._time_limit_s = time_limit_s
+
+    def __iter__(self) -> Iterator[dict[Variable, int]]:
+        space, pins = self._space, self._pins
+        codes = tuple(entry for entry in space.variables if isinstance(entry[0], CodeVariable))
+        others = tuple(e for e in space.variables if not isinstance(e[0], CodeVariable))
+        code_variables = {variable for variable, _ in codes}
+        code_only = tuple(
+            constraint
+            for constraint in space.constraints
+            if variables(bind(constraint.predicate, pins)) <= code_variables
+        )
+        code_only_ids = {constraint.id for constraint in code_only}
+        mixed = tuple(
+            bind(constraint.predicate, pins)
+            for constraint in space.constraints
+            if constraint.id not in code_only_ids
+        )
+        code_pins = {v: value for v, value in pins.items() if v in code_variables}
+        other_pins = {v: value for v, value in pins.items() if v not in code_variables}
+        # Constraints may mention pinned parameters, so these stay in the relaxed space.
+        relaxed = Space(
+            (*codes, *((variable, (value,)) for variable, value in other_pins.items())), code_only
+        )
+        known: dict[frozenset[Predicate], bool] = {}
+        left_s = self._time_limit_s
+        with enumerate_assignments(
+            relaxed, {**code_pins, **other_pins}, time_limit_s=self._time_limit_s
+        ) as found:
+            for assignment in found:
+                left = frozenset(bind(predicate, assignment) for predicate in mixed) - {TRUE}
+                if left not in known:
+                    exists, spent_s = _exists(others, other_pins, left, left_s)
+                    left_s = None if left_s is None else left_s - spent_s
+                    if exists is None:
+                        return
+                    known[left] = exists
+                if known[left]:
+                    yield {v: assignment[v] for v, _ in codes}
+        self.complete = found.complete is True
 
 
 def _exists(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -82,8 +83,12 @@ def solve(
         found = _sampled(request, pins, sample, seed, time_limit)
         _write(request, found, json_output)
     else:
-        most = DEFAULT_LIMIT if limit is None else limit
-        _enumerate(request, pins, most or None, time_limit, seed, json_output)
+        # Tables are read by people, lines of JSON by programs, which want all of them.
+        most = (0 if json_output else DEFAULT_LIMIT) if limit is None else limit
+        if request.subject.program is None:
+            _enumerate_mappings(request, pins, most or None, time_limit, json_output)
+        else:
+            _enumerate(request, pins, most or None, time_limit, seed, json_output)
 
 
 def table_4(counts: dict[str, int]) -> dict[str, int]:
@@ -127,7 +132,33 @@ def _enumerate(
         return
     with found:
         number = _write(request, found, json_output)
-    if found.complete:
+    _report_end(request, pins, number, limit, found.complete is True, time_limit)
+
+
+def _enumerate_mappings(
+    request: Request, pins: Assignment, limit: int | None, time_limit: float, json_output: bool
+) -> None:
+    """A bare nest tree: mappings, each once, whatever local sizes go with it."""
+    from mapper.solver.counting import Mappings
+
+    mappings = Mappings(request.space, pins, time_limit_s=seconds_or_none(time_limit))
+    # One more than wanted is looked for, to know whether there are more.
+    found = iter(mappings)
+    number = _write(request, islice(found, limit), json_output)
+    more = limit is not None and number == limit and next(found, None) is not None
+    complete = not more and (mappings.complete or (limit is not None and number == limit))
+    _report_end(request, pins, number, limit, complete, time_limit)
+
+
+def _report_end(
+    request: Request,
+    pins: Assignment,
+    number: int,
+    limit: int | None,
+    complete: bool,
+    time_limit: float,
+) -> None:
+    if complete:
         if number == 0:
             raise UnsatisfiableError(_nothing(request, pins))
         return

@@ -46,6 +46,41 @@ def test_paper_count_is_the_published_one():
     assert found["preferences"] == {"sequential-fusion": 25}
 
 
+LISTING_3 = {
+    "tree": {
+        "id": "A", "trip": 4, "reads": ["global"], "writes": "global",
+        "perfectly_nested": False,
+        "nested": [
+            {
+                "id": "C", "trip": 4, "reads": ["global"], "writes": "global",
+                "perfectly_nested": False,
+                "nested": [
+                    {
+                        "id": "D", "trip": 4, "reads": ["global"], "writes": "global",
+                        "perfectly_nested": True, "nested": [],
+                    }
+                ],
+            },
+            {
+                "id": "B", "trip": 4, "reads": ["global"], "writes": "global",
+                "perfectly_nested": False, "nested": [],
+            },
+        ],
+    }
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["paper", "strict"])
+def test_json_lines_are_all_mappings_of_a_tree_each_once(tmp_path: Path, mode: str):
+    path = tmp_path / "tree.json"
+    path.write_text(json.dumps(LISTING_3))
+    found = json_lines("solve", str(path), "--mode", mode)
+    (counted,) = json_lines("solve", str(path), "--mode", mode, "--count")
+    assert len(found) == counted["count"] == len({str(line["mapping"]) for line in found})
+    if mode == "paper":
+        assert counted["count"] == 40
+
+
 def test_a_count_out_of_time_is_a_lower_bound():
     result = run("solve", TREE, "--count", "--mode", "paper", "--time-limit", "0.2", "--json")
     found = json.loads(result.stdout)
