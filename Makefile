@@ -18,6 +18,8 @@ $(STAMP): requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+# PoCL links kernels with ld; where the machine has none, a linker comes from PyPI too.
+	command -v ld >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-linker.lock
 	touch $@
 
 demo: venv  ## tune one small layer on this machine and show the front
@@ -43,6 +45,8 @@ lock: venv  ## resolve pyproject.toml anew into requirements.lock (all platforms
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --all-extras --generate-hashes \
 	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements.lock
+	$(BIN)/uv pip compile requirements-linker.in --quiet --universal --generate-hashes \
+	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements-linker.lock
 
 clean:  ## remove the environment and every cache
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

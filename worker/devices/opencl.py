@@ -13,6 +13,7 @@ from typing import Any
 
 from mapper.device_profile import DeviceProfile
 from mapper.errors import DeviceError, Problem
+from worker.devices.linker import require_linker
 
 #: No OpenCL query says how much private memory a work-item may use. On CPUs private arrays
 #: live on the stack of a worker thread that runs a whole work-group: a page each is safe.
@@ -175,7 +176,10 @@ def _matches(spec: str, devices: tuple[OpenClDevice, ...]) -> list[OpenClDevice]
 
 def find_device(spec: str = "host") -> OpenClDevice:
     """List the devices and select one; raises DeviceError."""
-    return select_device(spec, list_devices())
+    device = select_device(spec, list_devices())
+    if "portable computing language" in device.platform_name.lower():
+        require_linker()
+    return device
 
 
 def _private_bytes(device: OpenClDevice) -> int:
