@@ -129,6 +129,13 @@ class LoopKernel:
     statements: tuple[Statement, ...]
     output: Buffer
 
+    def map_ids(self) -> tuple[MapId, ...]:
+        """Ids of all maps, in program order."""
+        found: dict[MapId, None] = {}
+        for _, loops in walk(self.statements):
+            found.update((loop.map_id, None) for loop in loops if loop.map_id is not None)
+        return tuple(found)
+
     def nest(self) -> Nest:
         """The forest of concrete maps that the constraint rules speak of."""
         return Nest(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
-from mapper.ast_model.index_expr import Expr, Symbol, const, exact_div, floor_div, modulo, symbol
+from mapper.ast_model.index_expr import Expr, Symbol, exact_div, floor_div, modulo, symbol
 from mapper.ast_model.loop_nest import (
     Buffer,
     Constant,
@@ -353,6 +353,3 @@ def destination_view(destination: Destination, type_: Type) -> View:
     for guard in destination.guards:
         view = guard_view(view, guard, 0.0)
     return view
-
-
-ZERO = const(0)

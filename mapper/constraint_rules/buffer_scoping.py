@@ -26,14 +26,13 @@ SHARED = "shared-memory-scoping"
 
 def produce(kernel: LoopKernel, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each private or local buffer."""
-    every = tuple(dict.fromkeys(_map_ids(kernel)))
     for statement, around in walk(kernel.statements):
         if not isinstance(statement, Declare):
             continue
         if statement.buffer.memory is Memory.PRIVATE:
             yield _private(kernel, statement.buffer, len(around), options)
         elif statement.buffer.memory is Memory.LOCAL:
-            yield _local(kernel, statement.buffer, around, every)
+            yield _local(kernel, statement.buffer, around)
 
 
 def _private(kernel: LoopKernel, buffer: Buffer, scope: int, options: RuleOptions) -> Constraint:
@@ -55,13 +54,11 @@ def _private(kernel: LoopKernel, buffer: Buffer, scope: int, options: RuleOption
     )
 
 
-def _local(
-    kernel: LoopKernel, buffer: Buffer, around: tuple[Loop, ...], every: tuple[MapId, ...]
-) -> Constraint:
+def _local(kernel: LoopKernel, buffer: Buffer, around: tuple[Loop, ...]) -> Constraint:
     scope = len(around)
     between = tuple(_between(kernel, buffer, scope, reads=True))
     outer = tuple(map_id(loop) for loop in around if loop.map_id is not None)
-    elsewhere = tuple(m for m in every if m not in outer)
+    elsewhere = tuple(m for m in kernel.map_ids() if m not in outer)
     outside = frozenset(int(c) for c in WORK_GROUP_CODES | GLOBAL_CODES)
     predicate = all_of(
         used_in(outer, WORK_GROUP_CODES),
@@ -116,10 +113,3 @@ def _nobody_owns(
 def _subjects(uses: tuple[tuple[Loop, ...], ...], scope: int) -> tuple[MapId, ...]:
     ids = (map_id(loop) for loops in uses for loop in loops[scope:] if loop.map_id is not None)
     return tuple(dict.fromkeys(ids))
-
-
-def _map_ids(kernel: LoopKernel) -> Iterator[MapId]:
-    for _, loops in walk(kernel.statements):
-        for loop in loops:
-            if loop.map_id is not None:
-                yield loop.map_id

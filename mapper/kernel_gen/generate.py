@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mapper.ast_model.elaborate import elaborate
-from mapper.ast_model.loop_nest import Buffer, Loop, LoopKernel, LoopProgram
+from mapper.ast_model.loop_nest import Buffer, LoopKernel, LoopProgram
 from mapper.ast_model.nodes import MapId, Program
 from mapper.ast_model.types import Memory
 from mapper.errors import InputError, Problem
@@ -62,7 +62,7 @@ def generate(program: Program, choices: Choices) -> HostPlan:
 
 
 def _schedule(kernel: LoopKernel, choices: Choices) -> ScheduledKernel:
-    missing = [m for m in _map_ids(kernel) if m not in choices.codes]
+    missing = [m for m in kernel.map_ids() if m not in choices.codes]
     if missing:
         raise InputError(
             Problem("mapping", "maps without a schedule code", ", ".join(map(str, missing)))
@@ -72,22 +72,10 @@ def _schedule(kernel: LoopKernel, choices: Choices) -> ScheduledKernel:
     return schedule(kernel, choices.codes, local_size, barriers)
 
 
-def _map_ids(kernel: LoopKernel) -> list[MapId]:
-    found: list[MapId] = []
-    pending = list(kernel.statements)
-    while pending:
-        statement = pending.pop()
-        if isinstance(statement, Loop):
-            if statement.map_id is not None:
-                found.append(statement.map_id)
-            pending.extend(statement.body)
-    return found
-
-
 def _header(
     program: Program, kernel: LoopKernel, scheduled: ScheduledKernel, choices: Choices
 ) -> tuple[str, ...]:
-    ids = sorted(_map_ids(kernel), key=str)
+    ids = sorted(kernel.map_ids(), key=str)
     mapping = ", ".join(f"{m}={choices.codes[m].short_name}" for m in ids)
     sizes = ", ".join(f"{name}={size}" for name, size in program.sizes)
     parameters = ", ".join(f"{n}={v}" for n, v in sorted(choices.parameters.items()))
