@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mapper.ast_model.bounded_json import kind_of
 from mapper.ast_model.codec import program_to_json
 from mapper.ast_model.elaborate import elaborate, elaborate_symbolic
 from mapper.ast_model.loop_nest import LoopProgram
@@ -214,8 +215,11 @@ def assignment_from_json(space: Space, value: object) -> Assignment:
         if variable is None:
             problems.append(Problem(path, "there is nothing of this name to choose"))
             return
+        # bool is an int to Python, and a code of true is a mistake.
         if isinstance(raw, bool) or not isinstance(raw, int | str):
-            problems.append(Problem(path, "is neither a number nor a name", repr(raw)[:80]))
+            wanted = ("not a schedule code", "a code or its name")
+            message, allowed = wanted if read_code else ("is not an integer", "an integer")
+            problems.append(Problem(path, message, kind_of(raw), allowed))
             return
         try:
             if read_code:

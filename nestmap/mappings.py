@@ -67,7 +67,6 @@ def read_mapping(space: Space, text: str, mode: Mode) -> Given:
     ignored: tuple[str, ...] = ()
     if mode is Mode.PAPER:
         ignored = tuple(name for name in ("parameters", "local_sizes") if fields.pop(name, None))
-    _refuse_non_codes(fields["mapping"])
     read = assignment_from_json(space, fields)
     sizes = fields.get("local_sizes", {})
     given = {
@@ -76,16 +75,6 @@ def read_mapping(space: Space, text: str, mode: Mode) -> Given:
         if not isinstance(variable, LocalSizeVariable) or variable.kernel in sizes
     }
     return Given(given, ignored)
-
-
-def _refuse_non_codes(mapping: Mapping[str, object]) -> None:
-    problems = [
-        Problem(f"/mapping/{name}", "not a schedule code", kind_of(code), "a code or its name")
-        for name, code in mapping.items()
-        if isinstance(code, bool) or not isinstance(code, int | str)
-    ]
-    if problems:
-        raise InputError(problems)
 
 
 def read_pins(space: Space, pins: Iterable[str]) -> Assignment:

@@ -58,6 +58,7 @@ class ArrayType:
 Type = ScalarType | VectorType | TupleType | ArrayType
 
 FLOAT = ScalarType()
+FLOAT_BYTES = 4
 
 
 def array(element: Type, *lengths: ExprLike) -> Type:

@@ -12,7 +12,7 @@ candidates after the solver.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mapper.ast_model.dependence import (
     Access,
@@ -53,7 +53,7 @@ SYNCHRONISABILITY = "synchronisability"
 def cross_group(kernel: LoopKernel) -> Iterator[Constraint]:
     """One instance for each conflict: aligned in every work-group and global dimension."""
     for position, conflict in enumerate(conflicts(kernel)):
-        crossing = [misaligned(conflict, code) for code in sorted(WORK_GROUP_CODES | GLOBAL_CODES)]
+        crossing = misaligned(conflict, sorted(WORK_GROUP_CODES | GLOBAL_CODES))
         predicate = all_of(*(negate(part) for part in crossing))
         yield Constraint(
             id=f"{CROSS_GROUP}/{kernel.name}/{position}",
@@ -78,7 +78,7 @@ def cross_group(kernel: LoopKernel) -> Iterator[Constraint]:
 def synchronisability(kernel: LoopKernel) -> Iterator[Constraint]:
     """One instance for each conflict: a barrier it needs stands where all threads come by."""
     for position, conflict in enumerate(conflicts(kernel)):
-        needed = any_of(*(misaligned(conflict, code) for code in sorted(LOCAL_CODES)))
+        needed = any_of(*misaligned(conflict, sorted(LOCAL_CODES)))
         around = conflict.first.loops[: conflict.common]
         uniform = all_of(*_uniform(kernel.name, around))
         predicate = implies(needed, uniform)
@@ -111,26 +111,24 @@ def _uniform(kernel: str, around: tuple[Loop, ...]) -> Iterator[Predicate]:
             yield implies(owns(around, position, run, code), divides(size, run_trip(run)))
 
 
-def misaligned(conflict: Conflict, code: int) -> Predicate:
-    """Different threads of this level and dimension may make the two accesses."""
+def misaligned(conflict: Conflict, codes: Iterable[int]) -> list[Predicate]:
+    """For each code: different threads of its level and dimension may make the two accesses."""
     first, second = conflict.first.loops, conflict.second.loops
-    used = any_of(
-        used_in(map_ids(first[conflict.scope :]), (code,)),
-        used_in(map_ids(second[conflict.scope :]), (code,)),
-    )
+    ids = map_ids(first[conflict.scope :]) + map_ids(second[conflict.scope :])
+    # Which runs are the same digits does not depend on the code.
     left = _by_signature(conflict.first, conflict.scope)
     right = _by_signature(conflict.second, conflict.scope)
-    aligned: list[Predicate] = []
-    for signature, runs in left.items():
-        for position_a, run_a in runs:
-            for position_b, run_b in right.get(signature, ()):
-                aligned.append(
-                    all_of(
-                        owns(first, position_a, run_a, code),
-                        owns(second, position_b, run_b, code),
-                    )
-                )
-    return all_of(used, negate(any_of(*aligned)))
+    pairs = [
+        (of_first, of_second)
+        for signature, runs in left.items()
+        for of_first in runs
+        for of_second in right.get(signature, ())
+    ]
+
+    def aligned(code: int) -> Predicate:
+        return any_of(*(all_of(owns(first, *a, code), owns(second, *b, code)) for a, b in pairs))
+
+    return [all_of(used_in(ids, (code,)), negate(aligned(code))) for code in codes]
 
 
 def _by_signature(

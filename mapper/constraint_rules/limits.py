@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from mapper.ast_model.dependence import runs_from
 from mapper.ast_model.loop_nest import Buffer, Declare, Loop, LoopKernel, LoopProgram, walk
 from mapper.ast_model.nodes import MapId, Relation
-from mapper.ast_model.types import Memory
+from mapper.ast_model.types import FLOAT_BYTES, Memory
 from mapper.constraint_rules.owners import has_code, is_fused, used_in
 from mapper.constraint_rules.predicate import (
     IntTerm,
@@ -36,7 +36,6 @@ from mapper.schedule import DIMENSIONS, LOCAL_CODES, PARALLEL_CODES, Level, para
 
 RULE_ID = "device-limits"
 IDLE = "no-idle-threads"
-FLOAT_BYTES = 4
 # Kernels compute element indices in 32-bit signed integers.
 MAX_ELEMENTS = 2**31 - 1
 

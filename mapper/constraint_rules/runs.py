@@ -6,7 +6,6 @@ each possible run there is a predicate that says it is this one.
 
 from __future__ import annotations
 
-from mapper.ast_model.dependence import runs_from
 from mapper.ast_model.loop_nest import Loop
 from mapper.ast_model.nodes import MapId
 from mapper.constraint_rules.owners import has_code, is_fused
@@ -32,6 +31,3 @@ def owns(loops: tuple[Loop, ...], position: int, run: tuple[Loop, ...], code: in
 def run_trip(run: tuple[Loop, ...]) -> IntTerm:
     """The product of the trip counts."""
     return multiply(*(term_of(loop.trip, {}) for loop in run))
-
-
-__all__ = ["map_id", "owns", "run_trip", "runs_from"]

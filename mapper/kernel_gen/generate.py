@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.loop_nest import Buffer, LoopKernel, LoopProgram
 from mapper.ast_model.nodes import MapId, Program
-from mapper.ast_model.types import Memory
+from mapper.ast_model.types import FLOAT_BYTES, Memory
 from mapper.errors import InputError, Problem
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
 from mapper.kernel_gen.barriers import plan_barriers
@@ -17,8 +17,6 @@ from mapper.kernel_gen.printer import print_kernel
 from mapper.kernel_gen.private_memory import private_elements
 from mapper.kernel_gen.scheduled import ScheduledKernel, element_count, schedule
 from mapper.schedule import ScheduleCode
-
-FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
