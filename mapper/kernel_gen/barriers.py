@@ -47,18 +47,21 @@ def plan_barriers(
     kernel: LoopKernel,
     codes: Mapping[MapId, ScheduleCode],
     local_size: tuple[int, int, int],
+    *,
+    refuse: bool = True,
 ) -> BarrierPlan:
     """Barriers of a kernel under a mapping.
 
     Raises InputError if an access conflicts across work-groups, which no barrier mends, or
     if a barrier would not be met by all work-items; the rules cross-group-dependence and
-    synchronisability keep such mappings out.
+    synchronisability keep such mappings out. Without ``refuse`` there is a barrier for these
+    too, so that a simulator may judge what the rules keep out.
     """
     needs: dict[tuple[int, ...], list[_Need]] = {}
     for conflict in conflicts(kernel):
         levels = misaligned_levels(conflict, codes)
         crossing = levels - {Level.LOCAL}
-        if crossing:
+        if crossing and refuse:
             raise InputError(
                 Problem(
                     f"kernel {kernel.name}",
@@ -68,7 +71,8 @@ def plan_barriers(
                 )
             )
         if levels:
-            _require_uniform(kernel.name, conflict, codes, local_size)
+            if refuse:
+                _require_uniform(kernel.name, conflict, codes, local_size)
             path = conflict.first.path[: conflict.common]
             needs.setdefault(path, []).append(
                 _Need(

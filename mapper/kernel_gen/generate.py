@@ -37,12 +37,22 @@ def generate(program: Program, choices: Choices) -> HostPlan:
     Raises InputError for choices that the solver would not have made: a map without a
     code, a code 1 that is not perfectly nested, a conflict that no barrier can mend.
     """
-    loops = elaborate(program, dict(choices.parameters))
+    return generate_from(elaborate(program, dict(choices.parameters)), program, choices)
+
+
+def generate_from(
+    loops: LoopProgram, program: Program, choices: Choices, *, refuse: bool = True
+) -> HostPlan:
+    """As :func:`generate`, of loops that are elaborated already with the parameters' values.
+
+    Without ``refuse`` code that cannot be synchronised is printed all the same (see
+    :func:`plan_barriers`), so that a simulator may judge what the rules keep out.
+    """
     sources: list[str] = []
     launches: list[Launch] = []
     intermediates: list[tuple[Buffer, int]] = []
     for position, kernel in enumerate(loops.kernels):
-        scheduled = _schedule(kernel, choices)
+        scheduled = _schedule(kernel, choices, refuse=refuse)
         source, arguments = print_kernel(scheduled, _header(program, kernel, scheduled, choices))
         sources.append(source)
         intermediates += [(buffer, position) for buffer in scheduled.global_intermediates]
@@ -59,14 +69,14 @@ def generate(program: Program, choices: Choices) -> HostPlan:
     return HostPlan("\n".join(sources), _buffers(loops, launches, intermediates), tuple(launches))
 
 
-def _schedule(kernel: LoopKernel, choices: Choices) -> ScheduledKernel:
+def _schedule(kernel: LoopKernel, choices: Choices, *, refuse: bool) -> ScheduledKernel:
     missing = [m for m in kernel.map_ids() if m not in choices.codes]
     if missing:
         raise InputError(
             Problem("mapping", "maps without a schedule code", ", ".join(map(str, missing)))
         )
     local_size = choices.local_sizes.get(kernel.name, (1, 1, 1))
-    barriers = plan_barriers(kernel, choices.codes, local_size)
+    barriers = plan_barriers(kernel, choices.codes, local_size, refuse=refuse)
     return schedule(kernel, choices.codes, local_size, barriers)
 
 
