@@ -1,4 +1,4 @@
-"""Checking a plan in Oclgrind, an OpenCL simulator that shares nothing with a real driver.
+"""Checking plans in Oclgrind, an OpenCL simulator that shares nothing with a real driver.
 
 It finds what a lucky run on a device hides: data races, reads of memory that was never
 written, work-items that miss a barrier, accesses outside a buffer. About a thousand times
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
@@ -29,12 +29,15 @@ import numpy as np
 from mapper.errors import DeviceError, Problem
 from mapper.host_plan import HostPlan
 from worker.measuring.checks import check_plan, check_workload
+from worker.measuring.child_process import signal_text
 from worker.measuring.comparison import compare
 from worker.measuring.settings import DEFAULT_TOLERANCE, Tolerance
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 #: One bad line of a kernel repeats for every work-item; the first few say it all.
 _MAX_ERRORS = 20
+#: Seconds for Python and the simulator to start on a machine that is busy.
+_START_S = 60.0
 
 
 class FindingKind(StrEnum):
@@ -91,6 +94,16 @@ class OclgrindReport:
         return frozenset(finding.kind for finding in self.findings)
 
 
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """A plan with its inputs (float32 by buffer name) and the output that is right."""
+
+    plan: HostPlan
+    inputs: Mapping[str, np.ndarray[Any, Any]]
+    expected: np.ndarray[Any, Any]
+    tolerance: Tolerance = DEFAULT_TOLERANCE
+
+
 def check(
     plan: HostPlan,
     inputs: Mapping[str, np.ndarray[Any, Any]],
@@ -102,12 +115,26 @@ def check(
 ) -> OclgrindReport:
     """Run ``plan`` once in the simulator and compare its output with ``expected``.
 
-    ``uniform_writes`` also reports several work-items that write the same value to one
-    place, a race that does no harm on any known device. Raises InputError for arguments
-    that contradict each other and DeviceError when Oclgrind is not installed.
+    As :func:`check_many` with a single plan.
     """
-    check_workload(inputs, expected)
-    check_plan(plan, {name: array.shape for name, array in inputs.items()})
+    simulation = Simulation(plan, inputs, expected, tolerance)
+    return check_many((simulation,), timeout_s=timeout_s, uniform_writes=uniform_writes)[0]
+
+
+def check_many(
+    simulations: Sequence[Simulation], *, timeout_s: float = 120.0, uniform_writes: bool = False
+) -> tuple[OclgrindReport, ...]:
+    """Run each plan once in one start of the simulator; a report each, in their order.
+
+    Each plan runs in a process forked for it, ``timeout_s`` at most: one that hangs or takes
+    the simulator down is a finding of its own, and the others run. ``uniform_writes`` also
+    reports several work-items that write the same value to one place, a race that does no
+    harm on any known device. Raises InputError for arguments that contradict each other and
+    DeviceError when Oclgrind is not installed or does not start.
+    """
+    for item in simulations:
+        check_workload(item.inputs, item.expected)
+        check_plan(item.plan, {name: array.shape for name, array in item.inputs.items()})
     program = shutil.which("oclgrind")
     if program is None:
         raise DeviceError(
@@ -115,23 +142,32 @@ def check(
         )
     with tempfile.TemporaryDirectory(prefix="nestmap-oclgrind-") as name:
         folder = Path(name)
-        (folder / "plan.json").write_text(json.dumps(plan.to_json()), encoding="utf-8")
-        _save_inputs(folder / "inputs.npz", inputs)
-        command = [program, *_options(plan, folder, uniform_writes), sys.executable]
-        command += ["-m", "worker.run_plan", *(str(folder / file) for file in _FILES)]
-        failure = _run(command, folder, timeout_s)
-        findings = _parse(folder / "log.txt")
-        if failure is not None:
-            findings.append(failure)
-        elif not (folder / "out.npy").exists():
-            findings.append(Finding(FindingKind.FAILED, "the simulator wrote no output"))
-        else:
-            output = np.load(folder / "out.npy", allow_pickle=False)
-            findings += _wrong_output(output, expected, tolerance)
-    return OclgrindReport(tuple(findings))
+        places = [folder / "plans" / str(number) for number in range(len(simulations))]
+        for place, item in zip(places, simulations, strict=True):
+            place.mkdir(parents=True)
+            (place / "plan.json").write_text(json.dumps(item.plan.to_json()), encoding="utf-8")
+            _save_inputs(place / "inputs.npz", item.inputs)
+        if simulations:
+            options = _options([item.plan for item in simulations], uniform_writes)
+            command = [program, *options, sys.executable, "-m", "worker.simulated_plans"]
+            _run_all([*command, str(folder / "plans"), str(timeout_s)], folder, places, timeout_s)
+        return tuple(
+            OclgrindReport(tuple(_findings(place, item, timeout_s)))
+            for place, item in zip(places, simulations, strict=True)
+        )
 
 
-_FILES = ("plan.json", "inputs.npz", "out.npy")
+def _findings(place: Path, item: Simulation, timeout_s: float) -> list[Finding]:
+    findings = _parse(place / "log.txt")
+    status = int((place / "exit.txt").read_text())
+    exit_code = os.waitstatus_to_exitcode(status)
+    if exit_code == -signal.SIGALRM:
+        return [*findings, Finding(FindingKind.TIMEOUT, f"not done after {timeout_s} s")]
+    if exit_code:
+        text = (place / "stderr.txt").read_text(errors="replace")[-4000:].strip()
+        return [*findings, Finding(FindingKind.FAILED, f"{signal_text(exit_code)}: {text}")]
+    output = np.load(place / "out.npy", allow_pickle=False)
+    return findings + _wrong_output(output, item.expected, item.tolerance)
 
 
 def _save_inputs(path: Path, inputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -142,18 +178,19 @@ def _save_inputs(path: Path, inputs: Mapping[str, np.ndarray[Any, Any]]) -> None
                 np.lib.format.write_array(file, array, allow_pickle=False)
 
 
-def _options(plan: HostPlan, folder: Path, uniform_writes: bool) -> list[str]:
-    # The simulated device is made large enough for the plan: limits are checked elsewhere.
-    group = max((prod(launch.local_size) for launch in plan.launches), default=1)
-    local = max((launch.local_bytes for launch in plan.launches), default=0)
+def _options(plans: Sequence[HostPlan], uniform_writes: bool) -> list[str]:
+    # The simulated device is made large enough for the plans: limits are checked elsewhere.
+    launches = [launch for plan in plans for launch in plan.launches]
+    group = max((prod(launch.local_size) for launch in launches), default=1)
+    local = max((launch.local_bytes for launch in launches), default=0)
+    memory = max(plan.memory_bytes for plan in plans)
     options = [
         "--data-races",
         "--uninitialized",
         f"--max-errors={_MAX_ERRORS}",
-        f"--log={folder / 'log.txt'}",
         f"--max-wgsize={max(group, 1024)}",
         f"--local-mem-size={max(local, 32 * 1024)}",
-        f"--global-mem-size={max(8 * plan.memory_bytes, 128 * 1024 * 1024)}",
+        f"--global-mem-size={max(8 * memory, 128 * 1024 * 1024)}",
         # The simulator's compiler would optimise faults away: it folds values that were never
         # written and forwards stores past other work-items' writes.
         "--build-options=-cl-opt-disable",
@@ -163,8 +200,23 @@ def _options(plan: HostPlan, folder: Path, uniform_writes: bool) -> list[str]:
     return [*words, "--uniform-writes"] if uniform_writes else words
 
 
-def _run(command: list[str], folder: Path, timeout_s: float) -> Finding | None:
-    """Run the simulator in its own process group; what went wrong, if anything."""
+def _run_all(command: list[str], folder: Path, places: list[Path], timeout_s: float) -> None:
+    """Start the simulator until every plan has ended; a plan that ends it is given up."""
+    while open_places := [place for place in places if not (place / "exit.txt").exists()]:
+        exit_code = _run(command, folder, _START_S + (timeout_s + 1) * len(open_places))
+        left = [place for place in open_places if not (place / "exit.txt").exists()]
+        if len(left) < len(open_places):
+            continue
+        if not (left[0] / "stderr.txt").exists():
+            text = (folder / "stderr.txt").read_text(errors="replace")[-2000:].strip()
+            raise DeviceError(
+                Problem("oclgrind", f"does not start: {signal_text(exit_code)}", found=text)
+            )
+        (left[0] / "exit.txt").write_text(str(int(signal.SIGKILL)))
+
+
+def _run(command: list[str], folder: Path, timeout_s: float) -> int:
+    """Run the simulator in its own process group; its exit code, killed at the latest in time."""
     search = (str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", ""))
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("OCLGRIND_")},
@@ -182,18 +234,14 @@ def _run(command: list[str], folder: Path, timeout_s: float) -> Finding | None:
             start_new_session=True,
         )
         try:
-            exit_code = process.wait(timeout_s)
+            return process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            return Finding(FindingKind.TIMEOUT, f"not done after {timeout_s} s")
+            return -signal.SIGKILL
         finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    if exit_code == 0:
-        return None
-    text = (folder / "stderr.txt").read_text(errors="replace")[-4000:].strip()
-    return Finding(FindingKind.FAILED, f"exit code {exit_code}: {text}")
+            # The group outlives its leader where that crashed while a plan ran.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _parse(log: Path) -> list[Finding]:

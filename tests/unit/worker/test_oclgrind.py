@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 
 from mapper.errors import DeviceError
@@ -14,7 +18,7 @@ from tests.unit.worker.plans import (
     plan_of_source,
     two_kernel_plan,
 )
-from worker.oclgrind import FindingKind, OclgrindReport, check
+from worker.oclgrind import FindingKind, OclgrindReport, Simulation, check, check_many
 
 pytestmark = pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 
@@ -102,3 +106,56 @@ def test_missing_simulator_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DeviceError, match="apt-get install oclgrind"):
         check_body(DOUBLE)
+
+
+def simulation(body: str) -> Simulation:
+    return Simulation(one_kernel_plan(body), {"a": DATA}, 2 * DATA)
+
+
+def test_plans_of_one_start_do_not_notice_each_others_faults() -> None:
+    crash = "int z = get_global_id(0); b[i] = a[i] / (100 / (z - z));"
+    bodies = (DOUBLE, ENDLESS, "b[0] = a[i]; " + DOUBLE, crash, "b[i] = a[i];", DOUBLE)
+    reports = check_many([simulation(body) for body in bodies], timeout_s=5)
+    assert reports[0].ok, reports[0].messages
+    assert FindingKind.TIMEOUT in reports[1].kinds
+    assert FindingKind.DATA_RACE in reports[2].kinds
+    assert not reports[3].ok
+    assert reports[4].kinds == {FindingKind.WRONG_OUTPUT}
+    assert reports[5].ok, reports[5].messages
+
+
+def test_a_plan_that_takes_the_simulator_down_loses_only_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its parent is killed each time that the second plan runs."""
+    script = tmp_path / "oclgrind"
+    real = shutil.which("oclgrind")
+    script.write_text(
+        f'#!/bin/sh\n{real} "$@" & server=$!\n'
+        "for word; do folder=$last; last=$word; done\n"
+        "while kill -0 $server 2>/dev/null; do\n"
+        '  if [ -e "$folder/1/stderr.txt" ] && [ ! -e "$folder/1/exit.txt" ]; then\n'
+        "    kill -9 $server\n"
+        "  fi\n"
+        "done\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    reports = check_many([simulation(body) for body in (DOUBLE, ENDLESS, DOUBLE)], timeout_s=20)
+    assert reports[0].ok and reports[2].ok
+    assert reports[1].kinds == {FindingKind.FAILED}
+
+
+def test_a_simulator_that_does_not_start_raises(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "oclgrind"
+    script.write_text("#!/bin/sh\necho no simulator here >&2; exit 3\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(DeviceError, match=r"exit code 3.*no simulator here"):
+        check_many([simulation(DOUBLE)])
+
+
+def test_no_plans_need_no_simulator() -> None:
+    assert check_many(()) == ()
