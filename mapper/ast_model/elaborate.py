@@ -41,6 +41,7 @@ from mapper.ast_model.nodes import (
     Fill,
     Get,
     Join,
+    Layout,
     Let,
     Literal,
     Map,
@@ -57,10 +58,10 @@ from mapper.ast_model.nodes import (
     Transpose,
     Zip,
     children,
-    free_names,
 )
 from mapper.ast_model.specialise import size_values, specialise
-from mapper.ast_model.type_check import infer_part
+from mapper.ast_model.type_check import infer_layout, infer_part
+from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import (
     ArrayType,
     Memory,
@@ -151,6 +152,7 @@ class _Elaborator:
     block: list[Statement] = field(default_factory=list[Statement])
     counter: int = 0
     where: list[MapId] = field(default_factory=list[MapId])
+    memory: TypeMemory = field(default_factory=TypeMemory)
     writes_cache: dict[int, tuple[Node, bool]] = field(default_factory=dict[int, tuple[Node, bool]])
 
     # -- helpers -------------------------------------------------------------------------
@@ -161,7 +163,13 @@ class _Elaborator:
         return InputError(Problem(path, prefix + message, remedy=remedy))
 
     def type_of(self, node: Node, env: Environment) -> Type:
-        return infer_part(node, {name: view.type for name, view in env.items()}, self.program)
+        types = {name: view.type for name, view in env.items()}
+        return infer_part(node, types, self.program, self.memory)
+
+    def memories_of(self, node: Map, argument: ArrayView, env: Environment) -> frozenset[Memory]:
+        """The memories of a map's argument and of what its body captures."""
+        captured = (n for n in self.memory.free_names(node.body) if n != node.parameter)
+        return argument.memories.union(*(env[n].memories for n in captured if n in env))
 
     def is_writing(self, node: Node) -> bool:
         """True if something is written in the node: by a user function, a reduce or a ``to``."""
@@ -241,8 +249,7 @@ class _Elaborator:
             self.write_through(node, destination, env)
             return
         argument = as_array(self.read(node.argument, env))
-        captured = free_names(node.body) - {node.parameter}
-        reads = argument.memories.union(*(env[n].memories for n in captured if n in env))
+        reads = self.memories_of(node, argument, env)
         index = symbol(f"i_{node.id}", argument.type.length)
         outer, self.block = self.block, []
         self.where.append(node.id)
@@ -300,7 +307,8 @@ class _Elaborator:
         if not self.is_writing(node):
             raise self.copy_error()
         types = {name: view.type for name, view in env.items()}
-        inner, target = WriteViews(self.program, self.fail).push(node, destination, types)
+        views = WriteViews(self.program, self.fail, self.memory)
+        inner, target = views.push(node, destination, types)
         self.write(inner, target, env)
 
     # -- read position -------------------------------------------------------------------
@@ -341,16 +349,13 @@ class _Elaborator:
         if self.is_writing(node.body):
             return self.materialise(node, Memory.GLOBAL, env)
         argument = as_array(self.read(node.argument, env))
-        type_ = self.type_of(
-            replace(node, argument=Ref("<argument>")), {**env, "<argument>": argument}
-        )
-        assert isinstance(type_, ArrayType)
-        captured = free_names(node.body) - {node.parameter}
-        memories = argument.memories.union(*(env[n].memories for n in captured if n in env))
+        types = {name: view.type for name, view in env.items()}
+        types[node.parameter] = argument.type.element
+        body_type = infer_part(node.body, types, self.program, self.memory, "/body")
         return ArrayView(
-            type_,
+            ArrayType(body_type, argument.type.length),
             lambda i: self.read(node.body, {**env, node.parameter: argument.at(i)}),
-            memories,
+            self.memories_of(node, argument, env),
         )
 
     def read_zip(self, node: Zip, env: Environment) -> View:
@@ -363,13 +368,9 @@ class _Elaborator:
         memories = frozenset[Memory]().union(*(a.memories for a in arrays))
         return ArrayView(ArrayType(element, arrays[0].type.length), at, memories)
 
-    def read_layout(
-        self,
-        node: Split | Join | Slide | Pad | Transpose | Reorder | AsVector | AsScalar,
-        env: Environment,
-    ) -> View:
+    def read_layout(self, node: Layout, env: Environment) -> View:
         view = as_array(self.read(node.argument, env))
-        type_ = self.type_of(replace(node, argument=Ref("<argument>")), {**env, "<argument>": view})
+        type_ = infer_layout(node, view.type, self.program, self.memory)
         assert isinstance(type_, ArrayType)
         match node:
             case Split():

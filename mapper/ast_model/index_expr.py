@@ -19,7 +19,7 @@ from typing import Union
 from mapper.errors import InputError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Symbol:
     """A named integer; with ``extent`` a loop variable in ``[0, extent)``."""
 
@@ -29,6 +29,15 @@ class Symbol:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        # Mostly it is the very same object, or has another name.
+        return self is other or (
+            isinstance(other, Symbol)
+            and self.name == other.name
+            and self.extent == other.extent
+            and self.may_be_zero == other.may_be_zero
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +69,37 @@ def _atom_key(atom: Atom) -> tuple[int, str]:
     return (2, str(Expr((((atom,), 1),))))
 
 
+def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[int, str]]]:
+    return -len(term[0]), [_atom_key(atom) for atom in term[0]]
+
+
+_ONE: tuple[tuple[Monomial, int], ...] = (((), 1),)
+
+
 class Expr:
     """An immutable polynomial; build it with :func:`const`, :func:`symbol` and operators."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "_mentions", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms = terms
         self._hash = hash(terms)
+        self._mentions: frozenset[str] | None = None
 
     @staticmethod
     def from_terms(terms: Mapping[Monomial, int]) -> Expr:
         kept = [(m, c) for m, c in terms.items() if c != 0]
-        kept.sort(key=lambda term: (-len(term[0]), tuple(_atom_key(a) for a in term[0])))
+        if len(kept) > 1:
+            kept.sort(key=_term_key)
         return Expr(tuple(kept))
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, int):
-            other = const(other)
-        return isinstance(other, Expr) and self.terms == other.terms
+        if isinstance(other, Expr):
+            return self is other or (self._hash == other._hash and self.terms == other.terms)
+        return isinstance(other, int) and self.constant == other
 
     @property
     def constant(self) -> int | None:
@@ -94,6 +112,10 @@ class Expr:
 
     def __add__(self, other: ExprLike) -> Expr:
         other = as_expr(other)
+        if not other.terms:
+            return self
+        if not self.terms:
+            return other
         total = dict(self.terms)
         cancelled: list[Expr] = []
         for monomial, coefficient in other.terms:
@@ -124,6 +146,9 @@ class Expr:
 
     def __mul__(self, other: ExprLike) -> Expr:
         other = as_expr(other)
+        for factor, one in ((self, other), (other, self)):
+            if not one.terms or one.terms == _ONE:
+                return factor if one.terms else one
         total: Expr | None = None
         flat: dict[Monomial, int] = {}
         for m1, c1 in self.terms:
@@ -173,9 +198,20 @@ class Expr:
         """Names of the symbols that occur."""
         return frozenset(s.name for s in self.symbols())
 
+    def mentions(self) -> frozenset[str]:
+        """Names of the symbols that occur, in the extents of loop variables too."""
+        if self._mentions is None:
+            found: set[str] = set()
+            for symbol_ in self.symbols():
+                found.add(symbol_.name)
+                if symbol_.extent is not None:
+                    found |= symbol_.extent.mentions()
+            self._mentions = frozenset(found)
+        return self._mentions
+
     def substitute(self, values: Mapping[str, ExprLike]) -> Expr:
-        """Replace symbols by name; loop extents are substituted too, and all is re-simplified."""
-        if not values:
+        """Replace symbols by name, in loop extents too; what is replaced is simplified."""
+        if self.mentions().isdisjoint(values):
             return self
         total = const(0)
         for monomial, coefficient in self.terms:
@@ -269,7 +305,7 @@ def _substitute_atom(atom: Atom, values: Mapping[str, ExprLike]) -> Expr:
         case Symbol():
             if atom.name in values:
                 return as_expr(values[atom.name])
-            if atom.extent is not None and atom.extent.names() & values.keys():
+            if atom.extent is not None and not atom.extent.mentions().isdisjoint(values):
                 return symbol(atom.name, atom.extent.substitute(values))
             return _atom_expr(atom)
         case Quotient():

@@ -209,6 +209,10 @@ Node = (
 )
 
 
+Layout = Split | Join | Slide | Pad | Transpose | Reorder | AsVector | AsScalar
+"""A change of data layout: computes nothing."""
+
+
 class Op(StrEnum):
     """Operators of user functions. FMA(a, b, c) is a*b + c; DOT sums a*b over lanes."""
 
@@ -342,22 +346,6 @@ def children(node: Node) -> Iterator[tuple[str, Node]]:
             for index, item in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
                 if isinstance(item, NODE_TYPES):
                     yield f"{name}/{index}", item
-
-
-def free_names(node: Node) -> frozenset[str]:
-    """Names that the node uses and does not bind."""
-    match node:
-        case Ref():
-            return frozenset((node.name,))
-        case Map():
-            return (free_names(node.body) - {node.parameter}) | free_names(node.argument)
-        case Reduce():
-            inner = free_names(node.body) - {node.accumulator, node.parameter}
-            return inner | free_names(node.initial) | free_names(node.argument)
-        case Let():
-            return (free_names(node.body) - {node.name}) | free_names(node.value)
-        case _:
-            return frozenset[str]().union(*(free_names(child) for _, child in children(node)))
 
 
 @cache

@@ -37,6 +37,7 @@ from mapper.ast_model.nodes import (
     Fill,
     Get,
     Join,
+    Layout,
     Let,
     Literal,
     Map,
@@ -56,6 +57,7 @@ from mapper.ast_model.nodes import (
     Zip,
 )
 from mapper.ast_model.obligations import Obligation, decide
+from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import (
     FLOAT,
     ArrayType,
@@ -88,13 +90,32 @@ def infer(node: Node, env: Mapping[str, Type], program: Program) -> Type:
     return infer_part(node, env, program)
 
 
-def infer_part(node: Node, env: Mapping[str, Type], program: Program) -> Type:
-    """As :func:`infer`, for a part of a program that is known to be within the bounds."""
-    checker = _Checker(program)
-    result = checker.infer(node, env, "")
-    if checker.problems or result is None:
-        raise TypeErrors(checker.problems)
-    return result
+def infer_part(
+    node: Node,
+    env: Mapping[str, Type],
+    program: Program,
+    memory: TypeMemory | None = None,
+    path: str = "",
+) -> Type:
+    """As :func:`infer`, for a part of a program that is known to be within the bounds.
+
+    With ``memory`` what was inferred with it before is not inferred again.
+    """
+    known = None if memory is None else memory.recall(node, env)
+    if known is not None:
+        return known
+    checker = _Checker(program, memory)
+    return checker.answer(checker.infer(node, env, path))
+
+
+def infer_layout(node: Layout, argument: Type, program: Program, memory: TypeMemory) -> Type:
+    """The type of a layout change of an argument of this type; TypeErrors if it has none."""
+    known = memory.recall_layout(node, argument)
+    if known is None:
+        checker = _Checker(program, memory)
+        known = checker.answer(checker.layout(node, argument, ""))
+        memory.keep_layout(node, argument, known)
+    return known
 
 
 def check_program(program: Program) -> ProgramTypes:
@@ -137,8 +158,9 @@ def check_program(program: Program) -> ProgramTypes:
 class _Checker:
     """Problems and obligations of one program, while they are collected."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, memory: TypeMemory | None = None) -> None:
         self.program = program
+        self._memory = memory
         self.problems: list[Problem] = []
         self.obligations: list[Obligation] = []
         self._sizes = dict(program.sizes)
@@ -151,6 +173,12 @@ class _Checker:
         self, path: str, message: str, found: str = "", allowed: str = "", remedy: str = ""
     ) -> None:
         self.problems.append(Problem(path, message, found, allowed, remedy))
+
+    def answer(self, result: Type | None) -> Type:
+        """The result, if there was nothing to complain of; else TypeErrors."""
+        if self.problems or result is None:
+            raise TypeErrors(self.problems)
+        return result
 
     def check_function_names(self) -> None:
         seen: set[str] = set()
@@ -171,6 +199,10 @@ class _Checker:
     # One Python frame a level of nodes: what happens to the types is in methods that return.
     def infer(self, node: Node, env: Environment, path: str) -> Type | None:
         """The type of a node, or None if a problem in it was reported."""
+        if self._memory is not None:
+            known = self._memory.recall(node, env)
+            if known is not None:
+                return known
         match node:
             case Ref(name):
                 if name not in env:
@@ -181,14 +213,15 @@ class _Checker:
                 return FLOAT
             case Fill(value, shape):
                 self._check_finite(value, path)
-                return self._fill(shape, path)
+                found = self._fill(shape, path)
             case Call(_, arguments) | Zip(arguments):
                 types: list[Type | None] = []
                 for index, argument in enumerate(arguments):
                     types.append(self.infer(argument, env, f"{path}/arguments/{index}"))
                 if isinstance(node, Call):
-                    return self._call(node.function, types, path)
-                return self._zip(types, path)
+                    found = self._call(node.function, types, path)
+                else:
+                    found = self._zip(types, path)
             case Map(identifier, parameter, body, argument):
                 self._check_map(identifier, path)
                 self._check_name(parameter, path)
@@ -197,38 +230,47 @@ class _Checker:
                 result = self.infer(body, {**env, parameter: element}, f"{path}/body")
                 if source is None or result is None:
                     return None
-                return self._made(ArrayType(result, source.length), path)
+                found = self._made(ArrayType(result, source.length), path)
             case Reduce(accumulator, parameter, body, initial, argument, unroll):
                 self._check_reduce(accumulator, parameter, unroll, path)
                 source = self._array(self.infer(argument, env, f"{path}/argument"), path, "reduce")
                 start = self.infer(initial, env, f"{path}/initial")
                 element = None if source is None else source.element
                 inner = {**env, accumulator: start, parameter: element}
-                return self._reduce(start, self.infer(body, inner, f"{path}/body"), path)
+                found = self._reduce(start, self.infer(body, inner, f"{path}/body"), path)
             case Get(index, argument):
-                return self._get(index, self.infer(argument, env, f"{path}/argument"), path)
-            case Split(size, argument):
-                return self._split(size, self.infer(argument, env, f"{path}/argument"), path)
-            case Join(argument):
-                return self._join(self.infer(argument, env, f"{path}/argument"), path)
-            case Slide(_, _, argument, _):
-                return self._slide(node, self.infer(argument, env, f"{path}/argument"), path)
-            case Pad(_, _, _, argument):
-                return self._pad(node, self.infer(argument, env, f"{path}/argument"), path)
-            case Transpose(argument):
-                return self._transpose(self.infer(argument, env, f"{path}/argument"), path)
-            case Reorder(_, _, argument):
-                return self._reorder(node, self.infer(argument, env, f"{path}/argument"), path)
-            case AsVector(width, argument):
-                return self._as_vector(width, self.infer(argument, env, f"{path}/argument"), path)
-            case AsScalar(argument):
-                return self._as_scalar(self.infer(argument, env, f"{path}/argument"), path)
+                found = self._get(index, self.infer(argument, env, f"{path}/argument"), path)
             case To(_, argument):
-                return self._to(node, self.infer(argument, env, f"{path}/argument"), path)
+                found = self._to(node, self.infer(argument, env, f"{path}/argument"), path)
             case Let(name, value, body):
                 self._check_name(name, path)
                 bound = self.infer(value, env, f"{path}/value")
-                return self.infer(body, {**env, name: bound}, f"{path}/body")
+                found = self.infer(body, {**env, name: bound}, f"{path}/body")
+            case _:
+                found = self.layout(node, self.infer(node.argument, env, f"{path}/argument"), path)
+        if self._memory is not None and found is not None:
+            self._memory.keep(node, env, found)
+        return found
+
+    def layout(self, node: Layout, argument: Type | None, path: str) -> Type | None:
+        """The type of a layout change of an argument of this type, or None as ``infer``."""
+        match node:
+            case Split():
+                return self._split(node.size, argument, path)
+            case Join():
+                return self._join(argument, path)
+            case Slide():
+                return self._slide(node, argument, path)
+            case Pad():
+                return self._pad(node, argument, path)
+            case Transpose():
+                return self._transpose(argument, path)
+            case Reorder():
+                return self._reorder(node, argument, path)
+            case AsVector():
+                return self._as_vector(node.width, argument, path)
+            case AsScalar():
+                return self._as_scalar(argument, path)
 
     def check_size(self, size: Expr, path: str, rule: str, what: str) -> bool:
         """Names are known, and the value is at least 1."""

@@ -27,6 +27,7 @@ from mapper.ast_model.nodes import (
     Transpose,
 )
 from mapper.ast_model.type_check import infer_part
+from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import ArrayType, Type, VectorType
 from mapper.ast_model.views import (
     ArrayDestination,
@@ -53,6 +54,7 @@ class WriteViews:
 
     program: Program
     fail: Failure
+    memory: TypeMemory
 
     def push(
         self, node: Node, target: Destination, types: Mapping[str, Type]
@@ -78,7 +80,7 @@ class WriteViews:
         destination = as_array_destination(target)
         memory = destination.memory
         argument = node.argument
-        argument_type = infer_part(argument, types, self.program)
+        argument_type = infer_part(argument, types, self.program, self.memory)
         assert isinstance(argument_type, ArrayType)
         match node:
             case Split():
