@@ -60,7 +60,7 @@ from mapper.ast_model.nodes import (
     children,
 )
 from mapper.ast_model.specialise import size_values, specialise
-from mapper.ast_model.type_check import infer_layout, infer_part
+from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import (
     ArrayType,
@@ -69,7 +69,6 @@ from mapper.ast_model.types import (
     TupleType,
     Type,
     VectorType,
-    array,
     dimensions,
 )
 from mapper.ast_model.views import (
@@ -326,10 +325,7 @@ class _Elaborator:
             case Let():
                 return self.read(node.body, {**env, node.name: self.bind(node, env)})
             case Reduce():
-                view = self.run_reduce(node, None, env)
-                type_ = array(view.type, 1)
-                assert isinstance(type_, ArrayType)
-                return ArrayView(type_, lambda _: view, view.memories)
+                return self.reduced(node, self.run_reduce(node, None, env), env)
             case Map():
                 return self.read_map(node, env)
             case Zip():
@@ -349,28 +345,29 @@ class _Elaborator:
         if self.is_writing(node.body):
             return self.materialise(node, Memory.GLOBAL, env)
         argument = as_array(self.read(node.argument, env))
-        types = {name: view.type for name, view in env.items()}
-        types[node.parameter] = argument.type.element
-        body_type = infer_part(node.body, types, self.program, self.memory, "/body")
+        type_ = self.type_of(node, env)
+        assert isinstance(type_, ArrayType)
         return ArrayView(
-            ArrayType(body_type, argument.type.length),
+            type_,
             lambda i: self.read(node.body, {**env, node.parameter: argument.at(i)}),
             self.memories_of(node, argument, env),
         )
 
     def read_zip(self, node: Zip, env: Environment) -> View:
         arrays = tuple(as_array(self.read(argument, env)) for argument in node.arguments)
-        element = TupleType(tuple(a.type.element for a in arrays))
+        type_ = self.type_of(node, env)
+        assert isinstance(type_, ArrayType) and isinstance(type_.element, TupleType)
+        element = type_.element
 
         def at(i: Expr) -> View:
             return TupleView(element, tuple(a.at(i) for a in arrays))
 
         memories = frozenset[Memory]().union(*(a.memories for a in arrays))
-        return ArrayView(ArrayType(element, arrays[0].type.length), at, memories)
+        return ArrayView(type_, at, memories)
 
     def read_layout(self, node: Layout, env: Environment) -> View:
         view = as_array(self.read(node.argument, env))
-        type_ = infer_layout(node, view.type, self.program, self.memory)
+        type_ = self.type_of(node, env)
         assert isinstance(type_, ArrayType)
         match node:
             case Split():
@@ -404,15 +401,18 @@ class _Elaborator:
         return self.read(node.value, env)
 
     def materialise(self, node: Node, memory: Memory, env: Environment) -> View:
-        type_ = self.type_of(node, env)
         if isinstance(node, Reduce):
-            view = self.run_reduce(node, None, env, memory)
-            result = array(view.type, 1)
-            assert isinstance(result, ArrayType)
-            return ArrayView(result, lambda _: view, view.memories)
+            return self.reduced(node, self.run_reduce(node, None, env, memory), env)
+        type_ = self.type_of(node, env)
         buffer = self.new_buffer("tmp", memory, type_)
         self.write(node, buffer_destination(buffer, type_), env)
         return buffer_view(buffer, type_)
+
+    def reduced(self, node: Reduce, accumulator: View, env: Environment) -> ArrayView:
+        """The result of a reduce: one element, which is its accumulator."""
+        type_ = self.type_of(node, env)
+        assert isinstance(type_, ArrayType)
+        return ArrayView(type_, lambda _: accumulator, accumulator.memories)
 
     def run_reduce(
         self,

@@ -62,28 +62,30 @@ Monomial = tuple[Atom, ...]
 ExprLike = Union["Expr", int]
 
 
-@lru_cache(maxsize=65536)
 def _atom_key(atom: Atom) -> tuple[int, str]:
     if isinstance(atom, Symbol):
         return (1 if atom.extent is None else 0, atom.name)
-    return (2, str(Expr((((atom,), 1),))))
+    return (2, _division_text(atom))
+
+
+@lru_cache(maxsize=65536)
+def _division_text(atom: Quotient | Remainder) -> str:
+    return str(Expr((((atom,), 1),)))
 
 
 def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[int, str]]]:
     return -len(term[0]), [_atom_key(atom) for atom in term[0]]
 
 
-_ONE: tuple[tuple[Monomial, int], ...] = (((), 1),)
-
-
 class Expr:
     """An immutable polynomial; build it with :func:`const`, :func:`symbol` and operators."""
 
-    __slots__ = ("_hash", "_mentions", "terms")
+    __slots__ = ("_hash", "_mentions", "_symbols", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms = terms
         self._hash = hash(terms)
+        self._symbols: frozenset[Symbol] | None = None
         self._mentions: frozenset[str] | None = None
 
     @staticmethod
@@ -146,9 +148,10 @@ class Expr:
 
     def __mul__(self, other: ExprLike) -> Expr:
         other = as_expr(other)
-        for factor, one in ((self, other), (other, self)):
-            if not one.terms or one.terms == _ONE:
-                return factor if one.terms else one
+        if (number := other.constant) is not None:
+            return self._times(number)
+        if (number := self.constant) is not None:
+            return other._times(number)
         total: Expr | None = None
         flat: dict[Monomial, int] = {}
         for m1, c1 in self.terms:
@@ -163,6 +166,22 @@ class Expr:
         return result if total is None else total + result
 
     __rmul__ = __mul__
+
+    def _times(self, number: int) -> Expr:
+        if number == 1:
+            return self
+        if number == 0:
+            return const(0)
+        total: Expr | None = None
+        plain: list[tuple[Monomial, int]] = []
+        for monomial, coefficient in self.terms:
+            product = _cancel(coefficient * number, monomial)
+            if product is None:
+                plain.append((monomial, coefficient * number))
+            else:
+                total = product if total is None else total + product
+        result = Expr(tuple(plain))
+        return result if total is None else total + result
 
     def __str__(self) -> str:
         if not self.terms:
@@ -185,14 +204,16 @@ class Expr:
 
     def symbols(self) -> frozenset[Symbol]:
         """Every symbol that occurs, inside quotients and remainders too."""
-        found: set[Symbol] = set()
-        for monomial, _ in self.terms:
-            for atom in monomial:
-                if isinstance(atom, Symbol):
-                    found.add(atom)
-                else:
-                    found |= atom.numerator.symbols() | atom.denominator.symbols()
-        return frozenset(found)
+        if self._symbols is None:
+            found: set[Symbol] = set()
+            for monomial, _ in self.terms:
+                for atom in monomial:
+                    if isinstance(atom, Symbol):
+                        found.add(atom)
+                    else:
+                        found |= atom.numerator.symbols() | atom.denominator.symbols()
+            self._symbols = frozenset(found)
+        return self._symbols
 
     def names(self) -> frozenset[str]:
         """Names of the symbols that occur."""
@@ -213,13 +234,17 @@ class Expr:
         """Replace symbols by name, in loop extents too; what is replaced is simplified."""
         if self.mentions().isdisjoint(values):
             return self
+        kept: list[tuple[Monomial, int]] = []
         total = const(0)
-        for monomial, coefficient in self.terms:
-            product = const(coefficient)
-            for atom in monomial:
+        for term in self.terms:
+            if not any(_is_changed(atom, values) for atom in term[0]):
+                kept.append(term)
+                continue
+            product = const(term[1])
+            for atom in term[0]:
                 product = product * _substitute_atom(atom, values)
             total = total + product
-        return total
+        return Expr(tuple(kept)) + total
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The integer under ``values``; InputError names a symbol without a value."""
@@ -269,11 +294,14 @@ class Expr:
         return Expr.from_terms(factor), Expr.from_terms(rest)
 
 
+@lru_cache(maxsize=4096, typed=True)  # True is no 1 when it is printed
 def const(value: int) -> Expr:
     """A constant."""
     return Expr((((), value),)) if value else Expr(())
 
 
+# One object for equal symbols, so that comparing them seldom looks further.
+@lru_cache(maxsize=65536)
 def symbol(name: str, extent: ExprLike | None = None) -> Expr:
     """A symbol; with an extent, a loop variable."""
     return Expr((((Symbol(name, None if extent is None else as_expr(extent)),), 1),))
@@ -300,12 +328,23 @@ def _atom_expr(atom: Atom) -> Expr:
     return Expr((((atom,), 1),))
 
 
+def _is_changed(atom: Atom, values: Mapping[str, ExprLike]) -> bool:
+    if isinstance(atom, Symbol):
+        if atom.name in values:
+            return True
+        return atom.extent is not None and not atom.extent.mentions().isdisjoint(values)
+    return not (
+        atom.numerator.mentions().isdisjoint(values)
+        and atom.denominator.mentions().isdisjoint(values)
+    )
+
+
 def _substitute_atom(atom: Atom, values: Mapping[str, ExprLike]) -> Expr:
     match atom:
         case Symbol():
             if atom.name in values:
                 return as_expr(values[atom.name])
-            if atom.extent is not None and not atom.extent.mentions().isdisjoint(values):
+            if atom.extent is not None:
                 return symbol(atom.name, atom.extent.substitute(values))
             return _atom_expr(atom)
         case Quotient():
@@ -482,6 +521,7 @@ def _bound(expression: Expr, *, upper: bool) -> Expr | None:
     return total
 
 
+@lru_cache(maxsize=65536)
 def _atom_range(atom: Atom) -> tuple[Expr, Expr] | None:
     """Bounds of an atom that is never negative, free of loop variables."""
     match atom:

@@ -338,19 +338,20 @@ class Program:
 
 def children(node: Node) -> Iterator[tuple[str, Node]]:
     """Direct sub-nodes with their field names, in field order (``arguments/0`` for tuples)."""
-    for name in _field_names(type(node)):
+    for name, is_tuple in _node_fields(type(node)):
         value = getattr(node, name)
-        if isinstance(value, NODE_TYPES):
+        if is_tuple:
+            for index, item in enumerate(value):
+                yield f"{name}/{index}", item
+        else:
             yield name, value
-        elif isinstance(value, tuple):
-            for index, item in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-                if isinstance(item, NODE_TYPES):
-                    yield f"{name}/{index}", item
 
 
 @cache
-def _field_names(kind: type[Node]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+def _node_fields(kind: type[Node]) -> tuple[tuple[str, bool], ...]:
+    """The fields that hold nodes, and whether it is several."""
+    several = "tuple[Node, ...]"
+    return tuple((f.name, f.type == several) for f in fields(kind) if f.type in ("Node", several))
 
 
 NODE_TYPES = (

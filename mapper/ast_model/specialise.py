@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import TypeVar
+from functools import cache
 
 from mapper.ast_model.index_expr import Expr, ExprLike
 from mapper.ast_model.nodes import NODE_TYPES, Input, Kernel, Node, Program
 from mapper.ast_model.types import ArrayType, ScalarType, TupleType, Type, VectorType
-
-T = TypeVar("T")
 
 
 def substitute_type(type_: Type, values: Mapping[str, ExprLike]) -> Type:
@@ -30,24 +28,28 @@ def substitute_type(type_: Type, values: Mapping[str, ExprLike]) -> Type:
 
 def substitute_node(node: Node, values: Mapping[str, ExprLike]) -> Node:
     """The node with every integer expression in it substituted."""
-    changes: dict[str, object] = {}
-    for field in fields(node):
-        value = getattr(node, field.name)
-        new = _substitute_field(value, values)
-        if new is not value:
-            changes[field.name] = new
-    return replace(node, **changes) if changes else node  # pyright: ignore[reportArgumentType]
+    before = [getattr(node, name) for name in _field_names(type(node))]
+    after = [_substitute_field(value, values) for value in before]
+    if all(new is old for new, old in zip(after, before, strict=True)):
+        return node
+    return type(node)(*after)  # pyright: ignore[reportArgumentType]
 
 
-def _substitute_field(value: T, values: Mapping[str, ExprLike]) -> T | object:
+def _substitute_field(value: object, values: Mapping[str, ExprLike]) -> object:
     if isinstance(value, Expr):
         return value.substitute(values)
     if isinstance(value, NODE_TYPES):
         return substitute_node(value, values)
     if isinstance(value, tuple):
         items: tuple[object, ...] = value  # pyright: ignore[reportUnknownVariableType]
-        return tuple(_substitute_field(item, values) for item in items)
+        changed = tuple(_substitute_field(item, values) for item in items)
+        return changed if any(a is not b for a, b in zip(changed, items, strict=True)) else items
     return value
+
+
+@cache
+def _field_names(kind: type[Node]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def specialise(program: Program, values: Mapping[str, ExprLike]) -> Program:

@@ -95,7 +95,6 @@ def infer_part(
     env: Mapping[str, Type],
     program: Program,
     memory: TypeMemory | None = None,
-    path: str = "",
 ) -> Type:
     """As :func:`infer`, for a part of a program that is known to be within the bounds.
 
@@ -105,17 +104,10 @@ def infer_part(
     if known is not None:
         return known
     checker = _Checker(program, memory)
-    return checker.answer(checker.infer(node, env, path))
-
-
-def infer_layout(node: Layout, argument: Type, program: Program, memory: TypeMemory) -> Type:
-    """The type of a layout change of an argument of this type; TypeErrors if it has none."""
-    known = memory.recall_layout(node, argument)
-    if known is None:
-        checker = _Checker(program, memory)
-        known = checker.answer(checker.layout(node, argument, ""))
-        memory.keep_layout(node, argument, known)
-    return known
+    result = checker.infer(node, env, "")
+    if checker.problems or result is None:
+        raise TypeErrors(checker.problems)
+    return result
 
 
 def check_program(program: Program) -> ProgramTypes:
@@ -173,12 +165,6 @@ class _Checker:
         self, path: str, message: str, found: str = "", allowed: str = "", remedy: str = ""
     ) -> None:
         self.problems.append(Problem(path, message, found, allowed, remedy))
-
-    def answer(self, result: Type | None) -> Type:
-        """The result, if there was nothing to complain of; else TypeErrors."""
-        if self.problems or result is None:
-            raise TypeErrors(self.problems)
-        return result
 
     def check_function_names(self) -> None:
         seen: set[str] = set()
@@ -247,13 +233,12 @@ class _Checker:
                 bound = self.infer(value, env, f"{path}/value")
                 found = self.infer(body, {**env, name: bound}, f"{path}/body")
             case _:
-                found = self.layout(node, self.infer(node.argument, env, f"{path}/argument"), path)
+                found = self._layout(node, self.infer(node.argument, env, f"{path}/argument"), path)
         if self._memory is not None and found is not None:
             self._memory.keep(node, env, found)
         return found
 
-    def layout(self, node: Layout, argument: Type | None, path: str) -> Type | None:
-        """The type of a layout change of an argument of this type, or None as ``infer``."""
+    def _layout(self, node: Layout, argument: Type | None, path: str) -> Type | None:
         match node:
             case Split():
                 return self._split(node.size, argument, path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from mapper.ast_model.nodes import Layout, Let, Map, Node, Reduce, Ref, children
+from mapper.ast_model.nodes import Let, Map, Node, Reduce, Ref, children
 from mapper.ast_model.types import Type
 
 _Key = tuple[int, ...]
@@ -36,15 +36,6 @@ class TypeMemory:
         """Remember a type for :meth:`recall`."""
         used = tuple(env.get(n) for n in self.free_names(node))
         self._known[id(node), *map(id, used)] = (type_, (node, *used))
-
-    def recall_layout(self, node: Layout, argument: Type) -> Type | None:
-        """The type of a layout change if its argument was of this type before."""
-        known = self._known.get((-1, id(node), id(argument)))
-        return None if known is None else known[0]
-
-    def keep_layout(self, node: Layout, argument: Type, type_: Type) -> None:
-        """Remember a type for :meth:`recall_layout`."""
-        self._known[-1, id(node), id(argument)] = (type_, (node, argument))
 
     def free_names(self, node: Node) -> tuple[str, ...]:
         """Names that the node uses and does not bind, each once, in order of first use."""

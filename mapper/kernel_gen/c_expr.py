@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from zlib import crc32
 
 from mapper.ast_model.index_expr import (
@@ -41,16 +42,16 @@ VECTOR_WIDTHS = (2, 4, 8, 16)
 _LANE_NAMES = "0123456789abcdef"
 
 
-def c_name(name: object) -> str:
+@lru_cache(maxsize=4096)
+def c_name(name: str) -> str:
     """The letters, digits and underscores of a name; different names stay different.
 
     The result is put behind a prefix that says what is named (``i_`` a loop variable, ``g_`` a
     global buffer, …), so that it meets no keyword or built-in function of OpenCL C.
     """
-    original = str(name)
-    text = re.sub(r"[^A-Za-z0-9_]", "_", original)
-    if text != original or not text:
-        return f"n_{text}_{crc32(original.encode()):08x}_"
+    text = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    if text != name or not text:
+        return f"n_{text}_{crc32(name.encode()):08x}_"
     # What ends in an underscore gets one more, so that no name meets a changed one.
     return text + "_" if text.startswith("n_") or text.endswith("_") else text
 
@@ -153,6 +154,16 @@ def c_condition(guard: Guard) -> str | None:
     return " && ".join(parts) or None
 
 
+def never_holds(guard: Guard) -> bool:
+    """True for numbers that contradict it, as unrolling leaves them.
+
+    What it guards must not be printed then: an element outside an array that has become
+    registers has no name.
+    """
+    index, limit = guard.index.constant, guard.limit.constant
+    return index is not None and limit is not None and not 0 <= index < limit
+
+
 def c_float(value: float) -> str:
     """A float literal that reads back as the same float."""
     if value != value:
@@ -184,6 +195,8 @@ class ValuePrinter:
             case Load():
                 return self.element(value.buffer, value.indices)
             case Guarded():
+                if never_holds(value.guard):
+                    return c_float(value.otherwise)
                 condition = c_condition(value.guard)
                 inner = self.scalar(value.value)
                 if condition is None:
@@ -218,6 +231,8 @@ class ValuePrinter:
             case Guarded():
                 if LANE in value.guard.index.names():
                     return self.gather(value, width)
+                if never_holds(value.guard):
+                    return f"(float{width})({c_float(value.otherwise)})"
                 condition = c_condition(value.guard)
                 inner = self.vector(value.value, width)
                 if condition is None:
