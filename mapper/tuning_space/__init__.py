@@ -1,0 +1,1 @@
+"""Tuning spaces without a program: named parameters, and constraints in a small language."""
