@@ -1,0 +1,45 @@
+"""The published tuning spaces in ``bench/spaces`` have the sizes that their sources state."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from mapper.constraint_rules.evaluation import evaluate
+from mapper.tuning_space.codec import space_from_json, space_to_json
+from mapper.tuning_space.document import TuningSpace
+from mapper.tuning_space.lowering import solver_space
+
+FOLDER = Path(__file__).parents[3] / "bench" / "spaces"
+FILES = sorted(FOLDER.glob("*.json"))
+
+
+def read(path: Path) -> TuningSpace:
+    return space_from_json(path.read_bytes())
+
+
+def test_all_twelve_are_here():
+    assert len(FILES) == 12
+    assert all(read(path).licence and read(path).source for path in FILES)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_is_read_and_written_back(path: Path):
+    space = read(path)
+    assert space.name == path.stem
+    assert space.expected_count is not None
+    assert space_from_json(space_to_json(space)) == space
+
+
+@pytest.mark.parametrize("name", ["clblast_xconvgemm", "hub_convolution", "atf_prl_2x2"])
+def test_the_count_is_that_of_a_look_at_every_configuration(name: str):
+    stated = read(FOLDER / f"{name}.json")
+    space = solver_space(stated)
+    variables = [variable for variable, _ in space.variables]
+    valid = 0
+    for values in product(*(domain for _, domain in space.variables)):
+        assignment = dict(zip(variables, values, strict=True))
+        valid += all(evaluate(c.predicate, assignment) for c in space.constraints)
+    assert valid == stated.expected_count
