@@ -157,6 +157,37 @@ class CpSat:
         """The columns have the values of one of the rows."""
         self.model.add_allowed_assignments([self._variables[index] for index in columns], rows)
 
-    def maximise(self, weights: Mapping[int, int]) -> None:
-        """Prefer the Booleans with these weights to be true."""
-        self.model.maximize(self.expression(Linear(0, tuple(weights.items()))))
+    def weighted(self, weights: Mapping[int, int]) -> Linear:
+        """The sum of the weights of the Booleans that are true."""
+        return Linear(0, tuple(weights.items()))
+
+    def maximise(self, linear: Linear) -> None:
+        """Look for the largest value of the expression."""
+        self.model.maximize(self.expression(linear))
+
+    def drop_objective(self) -> None:
+        """Look for any solution again, and forget the hints."""
+        self.model.clear_objective()
+        self.model.clear_hints()
+
+    def hint(self, index: int, value: int) -> None:
+        """Try this value first."""
+        self.model.add_hint(self._variables[index], value)
+
+    def assume(self, indices: Iterable[int]) -> None:
+        """These Booleans are true; the solver then says which of them cannot be together."""
+        self.model.add_assumptions([self._variables[index] for index in indices])
+
+    def decide_in_order(self, indices: Iterable[int]) -> None:
+        """Decide the Booleans in this order, each true first: for a fixed search."""
+        ordered = [self._variables[index] for index in indices]
+        if ordered:
+            self.model.add_decision_strategy(
+                ordered, cp_model.CHOOSE_FIRST, cp_model.SELECT_MAX_VALUE
+            )
+
+    def decide_smallest(self, index: int) -> None:
+        """Decide this integer next, its smallest value first: for a fixed search."""
+        self.model.add_decision_strategy(
+            [self._variables[index]], cp_model.CHOOSE_FIRST, cp_model.SELECT_MIN_VALUE
+        )

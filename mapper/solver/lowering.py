@@ -109,6 +109,13 @@ class Lowering:
             return
         self._add_clause([], predicate)
 
+    def add_if(self, guard: Literal, predicate: Predicate) -> None:
+        """The predicate must hold where the guard does; elsewhere nothing is said of it.
+
+        Helpers inside are equivalent to what they stand for, so that only the guard is free.
+        """
+        self._add_clause([~guard], predicate)
+
     def _add_clause(self, others: list[Literal], predicate: Predicate) -> None:
         """The predicate or one of the other literals must hold.
 

@@ -67,15 +67,27 @@ def checked_pins(space: Space, pins: Assignment) -> dict[Variable, int]:
     return dict(pins)
 
 
+def _unwatched() -> None:
+    """Nobody asks whether building a model goes on."""
+
+
 class ModelTemplate:
     """A space of which some variables will be pinned, to other values for each model.
 
-    What does not speak of these variables is lowered once.
+    What does not speak of these variables is lowered once. A variable with one value counts
+    as pinned. ``watch`` is called between constraints: lowering a large space takes seconds.
     """
 
-    def __init__(self, space: Space, pins: Assignment, later: Iterable[Variable]) -> None:
+    def __init__(
+        self,
+        space: Space,
+        pins: Assignment,
+        later: Iterable[Variable],
+        watch: Callable[[], None] = _unwatched,
+    ) -> None:
         self._space = space
-        self._pins = checked_pins(space, pins)
+        single = {variable: domain[0] for variable, domain in space.variables if len(domain) == 1}
+        self._pins = single | checked_pins(space, pins)
         self._later = frozenset(later) - self._pins.keys()
         known = self._later | self._pins.keys()
         self._base = Lowering(
@@ -83,6 +95,7 @@ class ModelTemplate:
         )
         self._open: list[Predicate] = []
         for constraint in space.constraints:
+            watch()
             predicate = bind(constraint.predicate, self._pins)
             if variables(predicate).isdisjoint(self._later):
                 self._base.add(predicate)
@@ -104,13 +117,15 @@ class ModelTemplate:
         return Model(lowering, self._space, pins, tuple(_readers(self._space, lowering, pins)))
 
 
-def build_model(space: Space, pins: Assignment = NO_PINS) -> Model:
+def build_model(
+    space: Space, pins: Assignment = NO_PINS, *, watch: Callable[[], None] = _unwatched
+) -> Model:
     """The model of all assignments that agree with the pins.
 
     Pinned variables are replaced by their values before anything is lowered, so that most
-    arithmetic over tuning parameters never reaches the solver.
+    arithmetic over tuning parameters never reaches the solver. What ``watch`` raises ends it.
     """
-    return ModelTemplate(space, pins, ()).model()
+    return ModelTemplate(space, pins, (), watch).model()
 
 
 def _readers(space: Space, lowering: Lowering, pins: Assignment) -> Iterator[Reader]:

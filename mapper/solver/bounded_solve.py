@@ -1,0 +1,58 @@
+"""CP-SAT within the limits of a computation under way."""
+
+from __future__ import annotations
+
+import threading
+
+from ortools.sat.python import cp_model
+
+from mapper.solver.limits import Cancelled, Watch
+
+_POLL_S = 0.05
+
+
+def solve_within(
+    watch: Watch,
+    solver: cp_model.CpSolver,
+    model: cp_model.CpModel,
+    *,
+    at_most_s: float | None = None,
+) -> cp_model.CpSolverStatus:
+    """Solve until there is an answer or the time is over: then UNKNOWN, or FEASIBLE.
+
+    ``at_most_s`` is a limit on this solve alone. Raises Cancelled within a fraction of a
+    second. The solver runs in a thread of its own, since the thread that it blocks can neither
+    be interrupted nor ask whether it was cancelled.
+    """
+    limits = [limit for limit in (watch.left_s, at_most_s) if limit is not None]
+    if limits:
+        if min(limits) <= 0:
+            return cp_model.UNKNOWN
+        solver.parameters.max_time_in_seconds = min(limits)
+    found: list[cp_model.CpSolverStatus] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(solver.solve(model))
+        except BaseException as error:
+            failed.append(error)
+
+    def is_cancelled() -> bool:
+        return watch.cancelled is not None and watch.cancelled()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_S)
+            if is_cancelled():
+                raise Cancelled
+    finally:
+        # An interrupt comes here too, with the solver still at work.
+        while thread.is_alive():
+            solver.stop_search()
+            thread.join(_POLL_S)
+    if failed:
+        raise failed[0]
+    return found[0]
