@@ -13,7 +13,7 @@ is floor division; with a divisor below 1 the quotient is 0 and the remainder is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from mapper.ast_model.index_expr import Expr, Quotient, Remainder, Symbol
@@ -34,9 +34,10 @@ class CodeVariable:
 
 @dataclass(frozen=True, slots=True)
 class ParameterVariable:
-    """The value of a tuning parameter."""
+    """The value of a tuning parameter; ``labels`` name the values 0, 1, … where there are any."""
 
     name: str
+    labels: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.name
@@ -438,8 +439,12 @@ def term_of(expression: Expr, sizes: Mapping[str, int]) -> IntTerm:
     return add(*terms)
 
 
-def _value_text(variable: Variable, value: int) -> str:
-    return code_name(value) if isinstance(variable, CodeVariable) else str(value)
+def value_text(variable: Variable, value: int) -> str:
+    """A value as people read it: the name of a code, a parameter's label, or the number."""
+    if isinstance(variable, CodeVariable):
+        return code_name(value)
+    labels = variable.labels if isinstance(variable, ParameterVariable) else ()
+    return labels[value] if 0 <= value < len(labels) else str(value)
 
 
 def _nested_text(item: Predicate | IntTerm) -> str:
@@ -489,7 +494,7 @@ def to_text(item: Predicate | IntTerm) -> str:
 
 
 def _member_text(variable: Variable, values: frozenset[int], one: str, many: str) -> str:
-    texts = [_value_text(variable, value) for value in sorted(values)]
+    texts = [value_text(variable, value) for value in sorted(values)]
     if len(texts) == 1:
         return f"{variable} {one} {texts[0]}"
     return f"{variable} {many} {{{', '.join(texts)}}}"

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mapper.constraint_rules.predicate import CodeVariable, Variable
+from mapper.constraint_rules.predicate import Variable, value_text
 from mapper.errors import InputError, Problem
-from mapper.schedule import code_name
 from mapper.solver.space import Domain, Space
 
 # The sum of all weights has to stay far below what a solver computes in.
@@ -124,11 +123,6 @@ def narrowed(space: Space, restrictions: Restrictions) -> Space:
         ),
         space.constraints,
     )
-
-
-def value_text(variable: Variable, value: int) -> str:
-    """A value in words: codes by their short names."""
-    return code_name(value) if isinstance(variable, CodeVariable) else str(value)
 
 
 def values_text(variable: Variable, values: Domain) -> str:

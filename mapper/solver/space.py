@@ -19,6 +19,7 @@ from mapper.constraint_rules.predicate import (
     LocalSizeVariable,
     ParameterVariable,
     Variable,
+    value_text,
     variables,
 )
 from mapper.constraint_rules.rule import Constraint, Mode, RuleOptions
@@ -162,9 +163,7 @@ def check(space: Space, assignment: Mapping[Variable, int]) -> tuple[Violation, 
 
 
 def _domain_text(variable: Variable, domain: Domain) -> str:
-    if isinstance(variable, CodeVariable):
-        return ", ".join(code_name(value) for value in domain)
-    return ", ".join(str(value) for value in domain)
+    return ", ".join(value_text(variable, value) for value in domain)
 
 
 def _unknown_text(variable: Variable) -> str:

@@ -75,7 +75,13 @@ class TuningParameter:
     @property
     def variable(self) -> ParameterVariable:
         """The solver's variable."""
-        return ParameterVariable(self.name)
+        match self.kind:
+            case ParameterKind.INTEGER:
+                return ParameterVariable(self.name)
+            case ParameterKind.SWITCH:
+                return ParameterVariable(self.name, ("false", "true"))
+            case ParameterKind.CHOICE:
+                return ParameterVariable(self.name, tuple(str(value) for value in self.values))
 
     @property
     def domain(self) -> tuple[int, ...]:

@@ -96,13 +96,14 @@ def solver_space(space: TuningSpace) -> Space:
     """
     parameters = {parameter.name: parameter for parameter in space.parameters}
     domains = {parameter.name: parameter.domain for parameter in space.parameters}
+    variables = {parameter.name: parameter.variable for parameter in space.parameters}
     provenance = Provenance(space.source or f"the tuning space {space.name}", "")
     problems: list[Problem] = []
     constraints: list[Constraint] = []
     for index, (name, stated) in enumerate(
         zip(space.constraint_ids, space.constraints, strict=True)
     ):
-        lowering = _Lowering(parameters, domains, stated.expression)
+        lowering = _Lowering(parameters, domains, variables, stated.expression)
         try:
             predicate = lowering.predicate(stated.parsed())
         except (InputError, LimitError) as error:
@@ -115,8 +116,8 @@ def solver_space(space: TuningSpace) -> Space:
         constraints.append(_constraint(name, stated, predicate, lowering.mentioned, provenance))
     if problems:
         raise InputError(problems)
-    found_variables = ((p.variable, domains[p.name]) for p in space.parameters)
-    return Space(tuple(found_variables), tuple(constraints))
+    entries = tuple((variables[name], domains[name]) for name in parameters)
+    return Space(entries, tuple(constraints))
 
 
 def _constraint(
@@ -138,11 +139,13 @@ class _Lowering:
         self,
         parameters: dict[str, TuningParameter],
         domains: dict[str, tuple[int, ...]],
+        variables: dict[str, ParameterVariable],
         source: str,
     ) -> None:
         self.mentioned: dict[str, None] = {}
         self._parameters = parameters
         self._domains = domains
+        self._variables = variables
         self._source = source
 
     def predicate(self, expression: Expression) -> Predicate:
@@ -266,7 +269,7 @@ class _Lowering:
         domain = self._domains[name]
         if len(domain) == 1:
             return Truth(domain == (1,))
-        return member(ParameterVariable(name), (1,))
+        return member(self._variables[name], (1,))
 
     def _compared_in_turn(self, node: Comparison, known: Known) -> list[Condition]:
         """One condition a pair of neighbours; the first is not reached if the pair before fails."""
@@ -352,15 +355,15 @@ class _Lowering:
             close = [repr(near) for near in difflib.get_close_matches(label, labels, 1)]
             self._fail(text.at, f"{name.name} has no such value", repr(label[:80]),
                        ", ".join(map(repr, labels[:20])), "".join(close))  # fmt: skip
-        return TRUE if len(parameter.values) == 1 else member(parameter.variable, (number,))
+        return TRUE if len(parameter.values) == 1 else member(self._variables[name.name], (number,))
 
     def _labels(self, name: Name) -> dict[str, Predicate]:
         """The texts that a parameter may be, each with when it is."""
         parameter = self._parameter(name)
         if len(parameter.values) == 1:
             return {str(parameter.values[0]): TRUE}
-        numbered = enumerate(parameter.values)
-        return {str(value): member(parameter.variable, (number,)) for number, value in numbered}
+        variable, numbered = self._variables[name.name], enumerate(parameter.values)
+        return {str(value): member(variable, (number,)) for number, value in numbered}
 
     def _number(self, node: Expression, known: Known) -> _Numeric:
         match node:
@@ -397,8 +400,7 @@ class _Lowering:
                 self._refuse(node, _Kind.NUMBER)
 
     def _integer(self, name: str, known: Known) -> Whole:
-        variable = ParameterVariable(name)
-        domain = self._domains[name]
+        variable, domain = self._variables[name], self._domains[name]
         low, high = domain[0], domain[-1]
         if name in known.bounds:
             least, most = known.bounds[name]
