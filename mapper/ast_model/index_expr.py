@@ -11,7 +11,7 @@ except a loop variable (a symbol with an ``extent``), which runs from 0 to ``ext
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Union
@@ -80,13 +80,15 @@ def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[int, str]]]:
 class Expr:
     """An immutable polynomial; build it with :func:`const`, :func:`symbol` and operators."""
 
-    __slots__ = ("_hash", "_mentions", "_symbols", "terms")
+    __slots__ = ("_ends", "_hash", "_mentions", "_symbols", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms = terms
         self._hash = hash(terms)
         self._symbols: frozenset[Symbol] | None = None
         self._mentions: frozenset[str] | None = None
+        # Not known yet: the empty tuple.
+        self._ends: tuple[int, int] | tuple[()] | None = ()
 
     @staticmethod
     def from_terms(terms: Mapping[Monomial, int]) -> Expr:
@@ -230,21 +232,18 @@ class Expr:
             self._mentions = frozenset(found)
         return self._mentions
 
+    def ends(self) -> tuple[int, int] | None:
+        """Numbers that it is never below or above; None if they depend on anything."""
+        if self._ends == ():
+            self._ends = _number_ends(self)
+        return self._ends or None
+
     def substitute(self, values: Mapping[str, ExprLike]) -> Expr:
         """Replace symbols by name, in loop extents too; what is replaced is simplified."""
-        if self.mentions().isdisjoint(values):
+        mentioned = self.mentions()
+        if mentioned.isdisjoint(values):
             return self
-        kept: list[tuple[Monomial, int]] = []
-        total = const(0)
-        for term in self.terms:
-            if not any(_is_changed(atom, values) for atom in term[0]):
-                kept.append(term)
-                continue
-            product = const(term[1])
-            for atom in term[0]:
-                product = product * _substitute_atom(atom, values)
-            total = total + product
-        return Expr(tuple(kept)) + total
+        return _substituted(self, tuple((n, v) for n, v in values.items() if n in mentioned))
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The integer under ``values``; InputError names a symbol without a value."""
@@ -324,8 +323,41 @@ def the_symbol(expression: Expr) -> Symbol:
     return atom
 
 
+def weighted_sum(parts: Iterable[tuple[int, Expr]]) -> Expr:
+    """The sum of expressions, each times its number."""
+    flat: dict[Monomial, int] = {}
+    others: Expr | None = None
+    for weight, part in parts:
+        for monomial, coefficient in part.terms:
+            if any(isinstance(atom, Quotient) and atom.exact for atom in monomial):
+                # A multiple of it may cancel out.
+                product = Expr(((monomial, coefficient),)) * weight
+                others = product if others is None else others + product
+            else:
+                flat[monomial] = flat.get(monomial, 0) + weight * coefficient
+    result = Expr.from_terms(flat)
+    return result if others is None else others + result
+
+
 def _atom_expr(atom: Atom) -> Expr:
     return Expr((((atom,), 1),))
+
+
+# Unrolling puts the same numbers into the same index again and again.
+@lru_cache(maxsize=16384)
+def _substituted(expression: Expr, items: tuple[tuple[str, ExprLike], ...]) -> Expr:
+    values = dict(items)
+    kept: list[tuple[Monomial, int]] = []
+    parts: list[tuple[int, Expr]] = []
+    for monomial, coefficient in expression.terms:
+        if not any(_is_changed(atom, values) for atom in monomial):
+            kept.append((monomial, coefficient))
+            continue
+        product = const(1)
+        for atom in monomial:
+            product = product * _substitute_atom(atom, values)
+        parts.append((coefficient, product))
+    return weighted_sum([(1, Expr(tuple(kept))), *parts])
 
 
 def _is_changed(atom: Atom, values: Mapping[str, ExprLike]) -> bool:
@@ -508,6 +540,9 @@ def lower_bound(expression: Expr) -> Expr | None:
 
 
 def _bound(expression: Expr, *, upper: bool) -> Expr | None:
+    ends = expression.ends()
+    if ends is not None:
+        return const(ends[1] if upper else ends[0])
     total = const(0)
     for monomial, coefficient in expression.terms:
         want_upper = upper == (coefficient > 0)
@@ -519,6 +554,35 @@ def _bound(expression: Expr, *, upper: bool) -> Expr | None:
             product = product * low_high[1 if want_upper else 0]
         total = total + product
     return total
+
+
+def _number_ends(expression: Expr) -> tuple[int, int] | None:
+    low = high = 0
+    for monomial, coefficient in expression.terms:
+        least = most = coefficient
+        for atom in monomial:
+            ends = _atom_ends(atom)
+            if ends is None:
+                return None
+            least *= ends[0]
+            most *= ends[1]
+        low += min(least, most)
+        high += max(least, most)
+    return low, high
+
+
+def _atom_ends(atom: Atom) -> tuple[int, int] | None:
+    """As :func:`_atom_range`, where both are numbers."""
+    if isinstance(atom, Symbol):
+        size = None if atom.extent is None else atom.extent.constant
+        return None if size is None else (0, size - 1)
+    divisor = atom.denominator.constant
+    if not divisor:
+        return None
+    if isinstance(atom, Remainder):
+        return 0, divisor - 1
+    ends = atom.numerator.ends()
+    return None if ends is None or ends[0] < 0 else (0, ends[1] // divisor)
 
 
 @lru_cache(maxsize=65536)
@@ -544,6 +608,9 @@ def _atom_range(atom: Atom) -> tuple[Expr, Expr] | None:
 
 def is_nonnegative(expression: Expr) -> bool:
     """True if provably at least 0, whatever values the symbols have."""
+    ends = expression.ends()
+    if ends is not None:
+        return ends[0] >= 0
     low = lower_bound(expression)
     if low is None:
         return False
@@ -578,6 +645,9 @@ def _fresh(atom: Atom) -> Expr:
 
 def in_range(expression: Expr, limit: Expr) -> bool:
     """True if provably ``0 <= expression < limit``."""
+    ends, size = expression.ends(), limit.constant
+    if ends is not None and size is not None:
+        return ends[0] >= 0 and ends[1] < size
     if not is_nonnegative(expression):
         return False
     high = upper_bound(expression)

@@ -186,6 +186,10 @@ class ValuePrinter:
     registers: frozenset[str]
     emit: Callable[[str], None]
     counter: int = field(default=0)
+    # Unrolled statements read the same elements again and again.
+    _elements: dict[tuple[str, tuple[Expr, ...]], str] = field(
+        default_factory=dict[tuple[str, tuple[Expr, ...]], str]
+    )
 
     def scalar(self, value: Value) -> str:
         """A float expression; the value mentions no lane."""
@@ -209,6 +213,12 @@ class ValuePrinter:
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """One element as an lvalue or rvalue."""
+        known = self._elements.get((buffer.name, indices))
+        if known is None:
+            known = self._elements[buffer.name, indices] = self._element(buffer, indices)
+        return known
+
+    def _element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         name = buffer_name(buffer)
         if buffer.name in self.registers:
             return self.register(buffer, indices)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mapper.ast_model.index_expr import Expr, const, symbol
+from mapper.ast_model.index_expr import Expr, symbol, weighted_sum
 from mapper.ast_model.loop_nest import (
     Buffer,
     Constant,
@@ -261,20 +261,26 @@ def _expand_value(value: Value, expansions: Expansions) -> Value:
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     """Row-major position of an element."""
-    flat = const(0)
-    for length, index in zip(buffer.dimensions, indices, strict=True):
-        flat = flat * length + index
-    return flat
+    strides: list[int] = []
+    stride = 1
+    for length in reversed(buffer.dimensions):
+        strides.append(stride)
+        stride *= _number(buffer, length)
+    return weighted_sum(zip(reversed(strides), indices, strict=True))
 
 
 def element_count(buffer: Buffer) -> int:
     """Elements of a specialised buffer."""
     total = 1
     for length in buffer.dimensions:
-        value = length.constant
-        if value is None:
-            raise InputError(
-                Problem(buffer.name, "its size depends on a parameter without value", str(length))
-            )
-        total *= value
+        total *= _number(buffer, length)
     return total
+
+
+def _number(buffer: Buffer, length: Expr) -> int:
+    value = length.constant
+    if value is None:
+        raise InputError(
+            Problem(buffer.name, "its size depends on a parameter without value", str(length))
+        )
+    return value
