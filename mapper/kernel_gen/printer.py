@@ -21,6 +21,7 @@ from mapper.kernel_gen.c_expr import (
     kernel_name,
     lane_base,
     lane_name,
+    never_holds,
 )
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
@@ -275,6 +276,8 @@ class _Printer:
         if by_lane:
             for lane in range(width or 0):
                 self.store(replace(substitute_store(store, {LANE: const(lane)}), lane=None))
+            return
+        if any(never_holds(guard) for guard in store.guards):
             return
         conditions = [c for c in (c_condition(guard) for guard in store.guards) if c is not None]
         if conditions:

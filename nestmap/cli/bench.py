@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nestmap.cli.bench_soundness import soundness
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_text
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from nestmap.tuning.campaign import CellResult
 
 app = typer.Typer(no_args_is_help=True, help="Campaigns whose figures stand in the docs.")
+
+
+app.command()(soundness)
 
 
 @app.callback()

@@ -1,0 +1,1 @@
+"""Whatever strict mode returns is right: random programs, random mappings, two judges."""

@@ -1,0 +1,106 @@
+"""Who decides whether a case is right: Oclgrind and PoCL, each against the interpreter.
+
+Oclgrind, a simulator, sees data races, reads of what was never written, barriers that not all
+work-items reach and accesses out of bounds, also where the result happens to be right. PoCL
+is a compiler and a device: it finds what a simulator runs and a compiler takes amiss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, Self
+
+from mapper.measurement import Timed, outcome_detail, outcome_kind
+from nestmap.soundness.cases import Case
+from worker.measuring import MeasuringChild
+from worker.measuring import Protocol as Runs
+from worker.oclgrind import Simulation, check_many
+
+_ONCE = Runs(warmup=0, repetitions=1, max_repetitions=1, slow_after_ms=0.0, budget_ms=0.0)
+#: Long for programs of a few hundred elements, so that a busy machine is no failure.
+_TIMEOUT_S = 60.0
+_SHOWN_FINDINGS = 3
+
+
+class JudgeName(StrEnum):
+    """A judge that can be asked for."""
+
+    OCLGRIND = "oclgrind"
+    POCL = "pocl"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a case: ``judge`` found ``kind``; ``message`` is for people."""
+
+    judge: str
+    kind: str
+    message: str
+
+    @property
+    def label(self) -> str:
+        """Names the sort of fault."""
+        return f"{self.judge}: {self.kind}"
+
+
+class Judge(Protocol):
+    """Judges cases, several at a time."""
+
+    def judge(self, cases: Sequence[Case]) -> list[Fault | None]:
+        """What is wrong with each; None for a case that is right."""
+        ...
+
+
+class OclgrindJudge:
+    """Runs cases in the simulator; one start for all of them."""
+
+    def judge(self, cases: Sequence[Case]) -> list[Fault | None]:
+        """What is wrong with each; None for a case that is right."""
+        reports = check_many(
+            [Simulation(case.plan, case.inputs, case.expected) for case in cases],
+            timeout_s=_TIMEOUT_S,
+        )
+        return [
+            None
+            if report.ok
+            else Fault(
+                JudgeName.OCLGRIND.value,
+                ", ".join(sorted(kind.value for kind in report.kinds)),
+                "\n\n".join(report.messages[:_SHOWN_FINDINGS]),
+            )
+            for report in reports
+        ]
+
+
+class PoclJudge:
+    """Runs cases on the machine's OpenCL device in a child; a context manager."""
+
+    def __init__(self, device: str = "host") -> None:
+        self._child = MeasuringChild(device)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._child.close()
+
+    def facts(self) -> dict[str, str]:
+        """Driver, versions and machine."""
+        return self._child.facts()
+
+    def judge(self, cases: Sequence[Case]) -> list[Fault | None]:
+        """What is wrong with each; None for a case that is right."""
+        return [self._one(case) for case in cases]
+
+    def _one(self, case: Case) -> Fault | None:
+        self._child.upload_workload("case", case.inputs, case.expected)
+        outcome = self._child.measure(
+            case.plan, workload="case", protocol=_ONCE, timeout_s=_TIMEOUT_S
+        )
+        if isinstance(outcome, Timed):
+            return None
+        detail = outcome_detail(outcome)
+        message = str(detail.get("message", detail))
+        return Fault(JudgeName.POCL.value, outcome_kind(outcome), message)
