@@ -1,4 +1,5 @@
-"""The only composer: from a program or nest tree to its space, from an assignment to kernels.
+"""The only composer: from a program, nest tree or tuning space to its space, from an
+assignment to kernels.
 
 ``Subject -> Space -> assignment -> HostPlan``; each arrow is a pure function of frozen
 values. The command line, the service and the benchmarks all go through here.
@@ -37,6 +38,10 @@ from mapper.kernel_gen.generate import Choices, generate
 from mapper.layer_spec import LayerSpec
 from mapper.schedule import DIMENSIONS, ScheduleCode, parse_code
 from mapper.solver.space import Space, build_space
+from mapper.tuning_space.codec import SPACE_SCHEMA, space_to_json
+from mapper.tuning_space.configuration import configuration_to_json
+from mapper.tuning_space.document import TuningSpace
+from mapper.tuning_space.lowering import solver_space
 from mapper.variants import variant_program
 
 Assignment = dict[Variable, int]
@@ -44,9 +49,10 @@ Assignment = dict[Variable, int]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is to be mapped: a program (perhaps of a layer) or a bare nest tree.
+    """What is to be mapped: a program (perhaps of a layer), a bare nest tree or a tuning space.
 
-    A nest tree has mappings and constraints but no kernels: ``program`` is None.
+    A nest tree has mappings and constraints but no kernels: ``program`` is None. A tuning
+    space has no nests either, only parameters.
     """
 
     label: str
@@ -55,9 +61,25 @@ class Subject:
     types: ProgramTypes | None = None
     layer: LayerSpec | None = None
     variant: str = ""
+    tuning_space: TuningSpace | None = None
+
+    @property
+    def answer(self) -> str:
+        """What is found and counted, in a word."""
+        return "mapping" if self.tuning_space is None else "configuration"
 
     def require_program(self) -> Program:
-        """The program; InputError for a bare nest tree."""
+        """The program; InputError for a bare nest tree or a tuning space."""
+        if self.tuning_space is not None:
+            raise InputError(
+                Problem(
+                    self.label,
+                    "a tuning space says nothing about what is computed, so there is no kernel "
+                    "for it",
+                    SPACE_SCHEMA,
+                    "a layer, or a program (nestmap/program/1 or its text form)",
+                )
+            )
         if self.program is None:
             raise InputError(
                 Problem(
@@ -76,7 +98,9 @@ class Subject:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """The program or nest tree as a versioned JSON value."""
+        """The program, nest tree or tuning space as a versioned JSON value."""
+        if self.tuning_space is not None:
+            return space_to_json(self.tuning_space)
         if self.program is not None:
             return program_to_json(self.program)
         return nest_to_json(self.nests[0])
@@ -102,6 +126,11 @@ def subject_of_nest(nest: Nest, label: str = "") -> Subject:
     return Subject(label or nest.name, (nest,))
 
 
+def subject_of_space(space: TuningSpace, label: str = "") -> Subject:
+    """A tuning space of any kernel."""
+    return Subject(label or space.name, (), tuning_space=space)
+
+
 def derive_space(
     subject: Subject,
     mode: Mode,
@@ -112,7 +141,10 @@ def derive_space(
 
     Strict mode: codes, tuning parameters and local sizes together, all rules. Paper mode:
     codes only, under the printed rules; parameters and local sizes are chosen later there.
+    A tuning space has its own constraints and no rules: mode, device and options do not matter.
     """
+    if subject.tuning_space is not None:
+        return solver_space(subject.tuning_space)
     if mode is Mode.PAPER or subject.program is None or subject.types is None:
         return build_space(subject.nests, mode, options, device=device)
     loops: LoopProgram = elaborate(subject.program)
@@ -187,6 +219,14 @@ def assignment_to_json(assignment: Mapping[Variable, int]) -> dict[str, Any]:
     if choices.local_sizes:
         value["local_sizes"] = {k: list(v) for k, v in choices.local_sizes.items()}
     return value
+
+
+def answer_to_json(subject: Subject, assignment: Mapping[Variable, int]) -> dict[str, Any]:
+    """An assignment as a subject's author would write it: :func:`assignment_to_json`, or of a
+    tuning space its parameters alone, with labels where it has labels."""
+    if subject.tuning_space is not None:
+        return configuration_to_json(subject.tuning_space, assignment)
+    return assignment_to_json(assignment)
 
 
 def assignment_from_json(space: Space, value: object) -> Assignment:

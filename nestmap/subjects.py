@@ -1,8 +1,9 @@
 """What a user names on the command line or in a call, as a :class:`Subject`.
 
 A layer's name (``vgg16/7``), or a file (``-``: standard input) that holds a layer
-(``nestmap/layer/1``), a program (``nestmap/program/1``, or its text form) or a bare nest tree
-(``nestmap/nest/1``). Files come from strangers: they are bounded before they are understood.
+(``nestmap/layer/1``), a program (``nestmap/program/1``, or its text form), a bare nest tree
+(``nestmap/nest/1``) or a tuning space (``nestmap/space/1``). Files come from strangers: they are
+bounded before they are understood.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from mapper.ast_model.nest_codec import NEST_SCHEMA, nest_from_json
 from mapper.ast_model.text_form import parse
 from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.layer_spec import VGG16, LayerSpec
-from mapper.pipeline import Subject, subject_of_layer, subject_of_nest, subject_of_program
+from mapper.pipeline import (
+    Subject,
+    subject_of_layer,
+    subject_of_nest,
+    subject_of_program,
+    subject_of_space,
+)
+from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
 from mapper.variants import DEFAULT_VARIANT
 
 LAYER_SCHEMA = "nestmap/layer/1"
@@ -33,11 +41,16 @@ MAX_OBJECTS = 100_000
 MAX_MAPS = 200
 
 # A field that only one kind of document has, for documents that state no schema.
-_TELLING_FIELDS = (("tree", NEST_SCHEMA), ("kernels", PROGRAM_SCHEMA), ("channels", LAYER_SCHEMA))
+_TELLING_FIELDS = (
+    ("tree", NEST_SCHEMA),
+    ("kernels", PROGRAM_SCHEMA),
+    ("channels", LAYER_SCHEMA),
+    ("parameters", SPACE_SCHEMA),  # a program may have some, too
+)
 
 
 def load_subject(x: str, variant: str | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> Subject:
-    """The layer, program or nest tree that ``x`` names; a layer in a variant.
+    """The layer, program, nest tree or tuning space that ``x`` names; a layer in a variant.
 
     A file of that name is preferred to a layer. Raises InputError for everything that is
     wrong with it, LimitError for a program that is too large.
@@ -145,13 +158,18 @@ def _subject_of_text(text: str, label: str, shown: str, variant: str | None) -> 
         case "nestmap/program/1":
             _refuse_variant(variant, "a program")
             return subject_of_program(program_from_json(fields))
+        case "nestmap/space/1":
+            _refuse_variant(variant, "a tuning space")
+            fields.setdefault("schema", SPACE_SCHEMA)
+            fields.setdefault("name", label or "space")
+            return subject_of_space(space_from_json(fields))
         case _:
             _refuse_variant(variant, "a nest tree")
             return subject_of_nest(nest_from_json(fields).nest)
 
 
 def _schema(fields: dict[str, Any]) -> str:
-    schemas = (LAYER_SCHEMA, PROGRAM_SCHEMA, NEST_SCHEMA)
+    schemas = (LAYER_SCHEMA, PROGRAM_SCHEMA, NEST_SCHEMA, SPACE_SCHEMA)
     if "schema" in fields:
         if fields["schema"] in schemas:
             return fields["schema"]
@@ -165,7 +183,7 @@ def _schema(fields: dict[str, Any]) -> str:
     raise InputError(
         Problem(
             "",
-            "is neither a layer nor a program nor a nest tree",
+            "is neither a layer nor a program nor a nest tree nor a tuning space",
             found,
             "a field schema: " + ", ".join(schemas),
         )

@@ -11,6 +11,7 @@ from mapper.constraint_rules.predicate import (
     LocalSizeVariable,
     ParameterVariable,
     Variable,
+    value_text,
 )
 from mapper.pipeline import Subject
 from mapper.schedule import DIMENSIONS, code_name
@@ -26,7 +27,9 @@ def write_mapping(subject: Subject, assignment: Mapping[Variable, int], title: s
     parameters = {v.name: n for v, n in assignment.items() if isinstance(v, ParameterVariable)}
     write_text(title)
     if parameters:
-        write_text(f"parameters: {mapping_fields(parameters)}")
+        shown = {v.name: value_text(v, assignment[v]) for v in assignment
+                 if isinstance(v, ParameterVariable)}  # fmt: skip
+        write_text(f"parameters: {mapping_fields(shown)}")
     known = dict(parameters)
     if subject.program is not None:
         known |= size_values(subject.program)

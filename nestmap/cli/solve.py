@@ -11,7 +11,7 @@ import typer
 
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, LimitError, Problem, UnsatisfiableError
-from mapper.pipeline import Assignment, assignment_to_json, rule_counts
+from mapper.pipeline import Assignment, answer_to_json, rule_counts
 from nestmap.cli.drawing import write_mapping
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_table, write_text
@@ -85,7 +85,7 @@ def solve(
     else:
         # Tables are read by people, lines of JSON by programs, which want all of them.
         most = (0 if json_output else DEFAULT_LIMIT) if limit is None else limit
-        if request.subject.program is None:
+        if request.subject.nests and request.subject.program is None:
             _enumerate_mappings(request, pins, most or None, time_limit, json_output)
         else:
             _enumerate(request, pins, most or None, time_limit, seed, json_output)
@@ -102,9 +102,10 @@ def _write(request: Request, found: Iterator[Assignment], json_output: bool) -> 
         for number, assignment in enumerate(found, 1):
             progress.update(number)
             if json_output:
-                write_json(assignment_to_json(assignment))
+                write_json(answer_to_json(request.subject, assignment))
             else:
-                write_mapping(request.subject, assignment, f"mapping {number}")
+                title = f"{request.subject.answer} {number}"
+                write_mapping(request.subject, assignment, title)
     return number
 
 
@@ -167,7 +168,7 @@ def _report_end(
         return
     raise LimitError(
         Problem(
-            "", "the time limit was reached before all mappings were found",
+            "", f"the time limit was reached before all {request.subject.answer}s were found",
             f"{number} in {time_limit:g} s", "", "--time-limit",
         )
     )  # fmt: skip
@@ -177,7 +178,8 @@ def _nothing(request: Request, pins: Assignment) -> Problem:
     pinned = ", ".join(f"{variable}={value}" for variable, value in pins.items())
     return Problem(
         request.subject.label,
-        "no mapping satisfies the constraints" + (" and the pins" if pins else ""),
+        f"no {request.subject.answer} satisfies the constraints"
+        + (" and the pins" if pins else ""),
         pinned,
         "",
         "fewer pins" if pins else "nestmap constraints lists them",
