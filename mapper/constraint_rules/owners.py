@@ -7,6 +7,7 @@ fused iterations, so that strict rules speak of owners.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from mapper.ast_model.nodes import MapId
 from mapper.constraint_rules.kernel_context import KernelContext
@@ -53,6 +54,8 @@ def used_in(maps: Iterable[MapId], codes: Iterable[int]) -> Predicate:
     return any_of(*(has_code(map_id, wanted) for map_id in maps))
 
 
+# Every chain of a kernel asks: building it anew each time takes longer than all the rest.
+@lru_cache(maxsize=64)
 def used_in_kernel(context: KernelContext, code: int) -> Predicate:
     """Some map of the kernel has this code."""
     return used_in(context.map_ids, (code,))
