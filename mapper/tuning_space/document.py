@@ -21,8 +21,8 @@ Value = int | str | bool
 MAX_PARAMETERS = 1000
 MAX_VALUES = 65_536
 MAX_CONSTRAINTS = 2000
-# Of all constraints together, so that reading them takes a second at worst.
-MAX_CONSTRAINT_CHARACTERS = 2**18
+# Of all constraints together, so that reading them takes a few seconds at worst.
+MAX_CONSTRAINT_CHARACTERS = 2**17
 MAX_LABEL = 200
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 _CONSTRAINT_ID = re.compile(r"[A-Za-z0-9_.-]{1,63}", re.ASCII)
