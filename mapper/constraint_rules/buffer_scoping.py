@@ -18,6 +18,7 @@ from mapper.constraint_rules.owners import used_in
 from mapper.constraint_rules.predicate import Predicate, all_of, any_of, negate
 from mapper.constraint_rules.rule import PARALLEL_MAPPING, Constraint, Provenance, RuleOptions
 from mapper.constraint_rules.runs import map_id
+from mapper.constraint_rules.shared_memory_scoping import in_a_work_group
 from mapper.schedule import GLOBAL_CODES, PARALLEL_CODES, WORK_GROUP_CODES
 
 PRIVATE = "private-memory-scoping"
@@ -32,7 +33,7 @@ def produce(kernel: LoopKernel, options: RuleOptions) -> Iterator[Constraint]:
         if statement.buffer.memory is Memory.PRIVATE:
             yield _private(kernel, statement.buffer, len(around), options)
         elif statement.buffer.memory is Memory.LOCAL:
-            yield _local(kernel, statement.buffer, around)
+            yield _local(kernel, statement.buffer, around, options)
 
 
 def _private(kernel: LoopKernel, buffer: Buffer, scope: int, options: RuleOptions) -> Constraint:
@@ -54,14 +55,16 @@ def _private(kernel: LoopKernel, buffer: Buffer, scope: int, options: RuleOption
     )
 
 
-def _local(kernel: LoopKernel, buffer: Buffer, around: tuple[Loop, ...]) -> Constraint:
+def _local(
+    kernel: LoopKernel, buffer: Buffer, around: tuple[Loop, ...], options: RuleOptions
+) -> Constraint:
     scope = len(around)
     between = tuple(_between(kernel, buffer, scope, reads=True))
     outer = tuple(map_id(loop) for loop in around if loop.map_id is not None)
     elsewhere = tuple(m for m in kernel.map_ids() if m not in outer)
     outside = frozenset(int(c) for c in WORK_GROUP_CODES | GLOBAL_CODES)
     predicate = all_of(
-        used_in(outer, WORK_GROUP_CODES),
+        in_a_work_group(outer, kernel.map_ids(), options),
         *(
             any_of(used_in(outer, (code,)), negate(used_in(elsewhere, (code,))))
             for code in sorted(WORK_GROUP_CODES)

@@ -1,7 +1,8 @@
 """Rule local-hierarchy: no work-group map stands inside a local map of its dimension.
 
 CC'22, section 4.4, rule (6). A fused map has no parallel code of its own, so the printed form
-already speaks of owners.
+already speaks of owners. It keeps no wrong program out, and with ``free_grid`` strict mode does
+without it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import has_code, used_in
 from mapper.constraint_rules.predicate import all_of, negate
 from mapper.constraint_rules.rule import (
-    BOTH_MODES,
+    PAPER_ONLY,
     PARALLEL_MAPPING,
+    STRICT_ONLY,
     Constraint,
     Provenance,
     Rule,
@@ -26,7 +28,7 @@ RULE_ID = "local-hierarchy"
 
 def produce(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each map with concrete maps inside."""
-    del options
+    del options  # the printed rule knows no switch
     for map_id in context.map_ids:
         nested = context.nested(map_id)
         if not nested:
@@ -53,4 +55,13 @@ def produce(context: KernelContext, options: RuleOptions) -> Iterator[Constraint
         )
 
 
-RULES = (Rule(RULE_ID, BOTH_MODES, produce),)
+def produce_strict(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
+    """As printed, unless the grid is free."""
+    if not options.free_grid:
+        yield from produce(context, options)
+
+
+RULES = (
+    Rule(RULE_ID, PAPER_ONLY, produce),
+    Rule(RULE_ID, STRICT_ONLY, produce_strict),
+)

@@ -74,11 +74,15 @@ class RuleOptions:
     ``sequential_fusion``: apply the heuristic of CC'22, section 4.5, which loses no
     program but a way to write it. ``replicate_private``: a chain that writes only private
     memory may be run by every thread. ``vectorise``: offer vector codes (strict mode).
+    ``free_grid``: admit launches that CC'22, section 4.4, rules (4) to (6), exclude though they
+    run right: work-group dimensions of one work-item, local dimensions of one work-group, and
+    local maps around work-group maps (strict mode).
     """
 
     sequential_fusion: bool = True
     replicate_private: bool = False
     vectorise: bool = True
+    free_grid: bool = False
 
 
 Producer = Callable[[KernelContext, RuleOptions], Iterable[Constraint]]

@@ -4,7 +4,8 @@ CC'22, section 4.3, rule (2). As printed the rule asks for no outer work-group m
 uses no work-group dimension; the paper counts one more instance, "some work-group map exists".
 Strict closes the hole: a map that uses local memory, fused or not, is run by no work-group or
 global map, some outer map is a work-group map, and every work-group dimension that the kernel
-uses anywhere is on an outer map.
+uses anywhere is on an outer map. With ``free_grid`` one work-group may run the whole kernel: no
+work-group map then, and no global map either, whose threads would share the buffer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.ast_model.nest import NestMap
+from mapper.ast_model.nodes import MapId
 from mapper.ast_model.types import Memory
 from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import has_code, owner_has_code, used_in, used_only_if_in
@@ -86,7 +88,6 @@ def _printed_parts(context: KernelContext, item: NestMap) -> Iterator[Predicate]
 
 def produce_strict(context: KernelContext, options: RuleOptions) -> Iterator[Constraint]:
     """One instance for each map that uses local memory, about its owner."""
-    del options
     for item in context.maps:
         if not item.uses(Memory.LOCAL):
             continue
@@ -95,10 +96,19 @@ def produce_strict(context: KernelContext, options: RuleOptions) -> Iterator[Con
             item,
             all_of(
                 negate(owner_has_code(context, item.id, WORK_GROUP_CODES | GLOBAL_CODES)),
-                used_in(outer, WORK_GROUP_CODES),
+                in_a_work_group(outer, context.map_ids, options),
                 *(used_only_if_in(context, outer, code) for code in sorted(WORK_GROUP_CODES)),
             ),
         )
+
+
+def in_a_work_group(
+    outer: tuple[MapId, ...], maps: tuple[MapId, ...], options: RuleOptions
+) -> Predicate:
+    """Who shares local memory is one work-group: of the maps around it, or of the kernel's maps."""
+    if options.free_grid:
+        return negate(used_in(maps, GLOBAL_CODES))
+    return used_in(outer, WORK_GROUP_CODES)
 
 
 RULES = (

@@ -1,7 +1,8 @@
 """Rule thread-dimensionality: local and work-group dimensions in use are the same.
 
-CC'22, section 4.4, rules (4) and (5). Rule (5) also rejects a legal work-group dimension with
-local size 1; it is kept, for a local map of trip count 1 expresses the same.
+CC'22, section 4.4, rules (4) and (5). Rule (4) also rejects a local dimension of a single
+work-group, and rule (5) a work-group dimension of one work-item, which run right; with
+``free_grid`` strict mode admits them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from collections.abc import Iterator
 from mapper.ast_model.nodes import MapId
 from mapper.constraint_rules.kernel_context import KernelContext
 from mapper.constraint_rules.owners import used_in
-from mapper.constraint_rules.predicate import Predicate, all_of, implies
+from mapper.constraint_rules.predicate import (
+    LocalSizeVariable,
+    Predicate,
+    all_of,
+    any_of,
+    implies,
+    member,
+)
 from mapper.constraint_rules.rule import (
     PAPER_ONLY,
     PARALLEL_MAPPING,
@@ -31,6 +39,15 @@ def _same_dimensions(maps: tuple[MapId, ...]) -> Iterator[Predicate]:
         local = used_in(maps, (parallel_code(Level.LOCAL, dimension),))
         group = used_in(maps, (parallel_code(Level.WORK_GROUP, dimension),))
         yield all_of(implies(local, group), implies(group, local))
+
+
+def _no_idle_copies(kernel: str, maps: tuple[MapId, ...]) -> Iterator[Predicate]:
+    """Work-items of a work-group dimension that no local map tells apart: there is one."""
+    for dimension in DIMENSIONS:
+        local = used_in(maps, (parallel_code(Level.LOCAL, dimension),))
+        group = used_in(maps, (parallel_code(Level.WORK_GROUP, dimension),))
+        alone = member(LocalSizeVariable(kernel, dimension), (1,))
+        yield implies(group, any_of(local, alone))
 
 
 def _constraint(context: KernelContext, parts: Iterator[Predicate]) -> Constraint:
@@ -64,11 +81,18 @@ def produce_strict(context: KernelContext, options: RuleOptions) -> Iterator[Con
     With ``replicate_private`` a chain that writes only private memory is exempt.
     """
 
+    chains = [
+        chain.maps
+        for chain in context.chains
+        if not (options.replicate_private and chain.only_private)
+    ]
+
     def parts() -> Iterator[Predicate]:
-        yield from _same_dimensions(context.map_ids)
-        for chain in context.chains:
-            if not (options.replicate_private and chain.only_private):
-                yield from _same_dimensions(chain.maps)
+        for maps in (context.map_ids, *chains):
+            if options.free_grid:
+                yield from _no_idle_copies(context.nest.name, maps)
+            else:
+                yield from _same_dimensions(maps)
 
     yield _constraint(context, parts())
 

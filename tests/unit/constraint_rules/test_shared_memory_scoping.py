@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mapper.constraint_rules.rule import Mode
+from mapper.constraint_rules.rule import Mode, RuleOptions
 from tests.unit.constraint_rules.nests import broken, listing_3, nest, tree_map
 
 PAIR = (tree_map("P", memory="g>l"), tree_map("Q", memory="l>g"))
@@ -35,3 +35,14 @@ def test_a_local_map_may_be_fused_with_a_local_map():
     pair = tree_map("P", tree_map("R", memory="g>l", perfect=True), memory="g>l")
     tree = nest(tree_map("A", pair, tree_map("Q", memory="l>g")))
     assert broken(tree, "A=W0 P=L0 R=F Q=L0") == set()
+
+
+def test_a_free_grid_may_be_one_work_group():
+    tree = nest(tree_map("A", *PAIR))
+    free = RuleOptions(free_grid=True)
+    for mapping in ("A=S P=S Q=S", "A=S P=L0 Q=L0", "A=L0 P=S Q=S"):
+        assert "shared-memory-scoping" in broken(tree, mapping, local=(4, 1, 1))
+        assert "shared-memory-scoping" not in broken(tree, mapping, options=free, local=(4, 1, 1))
+    # Threads of a global map would share the one copy of their work-group.
+    assert "shared-memory-scoping" in broken(tree, "A=G0 P=S Q=S", options=free)
+    assert "shared-memory-scoping" in broken(tree, "A=S P=W0 Q=W0", options=free)
