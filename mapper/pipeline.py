@@ -52,7 +52,7 @@ class Subject:
     """What is to be mapped: a program (perhaps of a layer), a bare nest tree or a tuning space.
 
     A nest tree has mappings and constraints but no kernels: ``program`` is None. A tuning
-    space has no nests either, only parameters.
+    space has no nests either, only parameters: ``parameter_space`` is what it says to a solver.
     """
 
     label: str
@@ -62,6 +62,7 @@ class Subject:
     layer: LayerSpec | None = None
     variant: str = ""
     tuning_space: TuningSpace | None = None
+    parameter_space: Space | None = None
 
     @property
     def answer(self) -> str:
@@ -127,8 +128,9 @@ def subject_of_nest(nest: Nest, label: str = "") -> Subject:
 
 
 def subject_of_space(space: TuningSpace, label: str = "") -> Subject:
-    """A tuning space of any kernel."""
-    return Subject(label or space.name, (), tuning_space=space)
+    """A tuning space of any kernel; InputError carries every problem of its constraints."""
+    lowered = solver_space(space)
+    return Subject(label or space.name, (), tuning_space=space, parameter_space=lowered)
 
 
 def derive_space(
@@ -143,8 +145,8 @@ def derive_space(
     codes only, under the printed rules; parameters and local sizes are chosen later there.
     A tuning space has its own constraints and no rules: mode, device and options do not matter.
     """
-    if subject.tuning_space is not None:
-        return solver_space(subject.tuning_space)
+    if subject.parameter_space is not None:
+        return subject.parameter_space
     if mode is Mode.PAPER or subject.program is None or subject.types is None:
         return build_space(subject.nests, mode, options, device=device)
     loops: LoopProgram = elaborate(subject.program)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mapper.constraint_rules.evaluation import evaluate
+from mapper.solver.diagram.compile import compile_space
 from mapper.tuning_space.codec import space_from_json, space_to_json
 from mapper.tuning_space.document import TuningSpace
 from mapper.tuning_space.lowering import solver_space
@@ -34,6 +35,12 @@ def test_each_is_read_and_written_back(path: Path):
     assert space.name == path.stem
     assert space.expected_count is not None
     assert space_from_json(space_to_json(space)) == space
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_count_is_the_published_one(path: Path):
+    space = read(path)
+    assert compile_space(solver_space(space)).count == space.expected_count
 
 
 @pytest.mark.parametrize("name", ["clblast_xconvgemm", "hub_convolution", "atf_prl_2x2"])
