@@ -1,25 +1,19 @@
-"""Mappings and pins as users write them, and the completion of what they leave open."""
+"""Mappings as users write them, and the completion of what they leave open."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from mapper.ast_model.bounded_json import kind_of, loads_bounded
-from mapper.constraint_rules.evaluation import evaluate
-from mapper.constraint_rules.predicate import (
-    CodeVariable,
-    LocalSizeVariable,
-    ParameterVariable,
-    Variable,
-    variables,
-)
+from mapper.constraint_rules.evaluation import evaluate_partial
+from mapper.constraint_rules.predicate import CodeVariable, LocalSizeVariable, Variable
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Assignment, assignment_from_json
-from mapper.schedule import parse_code
 from mapper.solver.space import Space, Violation, check
+from nestmap.restrictions import value_with_number
 
 MAX_MAPPING_BYTES = 2**20
 _FIELDS = ("mapping", "parameters", "local_sizes", "schema")
@@ -77,67 +71,6 @@ def read_mapping(space: Space, text: str, mode: Mode) -> Given:
     return Given(given, ignored)
 
 
-def read_pins(space: Space, pins: Iterable[str]) -> Assignment:
-    """``28=W0``, ``theta=5`` and ``kernel.0=8`` (a local size) as an assignment.
-
-    InputError names each pin that is malformed, unknown, doubled or outside its domain.
-    """
-    known: dict[str, Variable] = {}
-    for variable, _ in reversed(space.variables):
-        known[pin_name(variable)] = variable
-    domains = space.domains
-    problems: list[Problem] = []
-    found: Assignment = {}
-    for pin in pins:
-        name, separator, text = (part.strip() for part in pin.partition("="))
-        variable = known.get(name)
-        if not (name and separator and text):
-            problems.append(Problem("--pin", "not a pin", repr(pin), "NAME=VALUE, as in 28=W0"))
-        elif variable is None:
-            problems.append(Problem(f"--pin {name}", "there is nothing of this name to pin", "",
-                                    _some(known)))  # fmt: skip
-        else:
-            value = _pin_value(variable, text)
-            if value is None or value not in domains[variable]:
-                allowed = _some(_value_text(variable, v) for v in domains[variable])
-                problems.append(Problem(f"--pin {name}", "no such value", repr(text), allowed))
-            elif found.setdefault(variable, value) != value:
-                problems.append(Problem(f"--pin {name}", "is pinned twice", pin))
-    if problems:
-        raise InputError(problems)
-    return found
-
-
-def pin_name(variable: Variable) -> str:
-    """How a pin names a variable."""
-    match variable:
-        case CodeVariable():
-            return str(variable.map_id)
-        case ParameterVariable():
-            return variable.name
-        case LocalSizeVariable():
-            return f"{variable.kernel}.{variable.dimension}"
-
-
-def _pin_value(variable: Variable, text: str) -> int | None:
-    try:
-        return int(parse_code(text)) if isinstance(variable, CodeVariable) else int(text)
-    except (InputError, ValueError):
-        return None
-
-
-def _value_text(variable: Variable, value: int) -> str:
-    if isinstance(variable, CodeVariable):
-        return f"{parse_code(value).short_name} ({value})"
-    return str(value)
-
-
-def _some(names: Iterable[str], most: int = 40) -> str:
-    shown = list(names)
-    more = f" and {len(shown) - most} more" if len(shown) > most else ""
-    return ", ".join(shown[:most]) + more
-
-
 def judge(space: Space, given: Mapping[Variable, int], time_limit_s: float | None) -> Verdict:
     """Whether what is given is, or can be completed to, an assignment of the space.
 
@@ -151,11 +84,11 @@ def judge(space: Space, given: Mapping[Variable, int], time_limit_s: float | Non
     if not missing:
         return Verdict(check(space, given), dict(given), {})
     domains = space.domains
-    certain = _certain_violations(space, given)
     fallback = {
         variable: 1 if 1 in domains[variable] else domains[variable][0] for variable in missing
     }
     guess = {**given, **fallback}
+    certain = _certain_violations(space, given, guess)
     if certain:
         return Verdict(certain, guess, fallback)
     violations = check(space, guess)
@@ -175,23 +108,24 @@ def _refuse_missing_codes(space: Space, missing: list[Variable]) -> None:
             f"/mapping/{variable.map_id}",
             "no schedule is given for this map",
             "",
-            ", ".join(_value_text(variable, value) for value in domains[variable]),
+            ", ".join(value_with_number(variable, value) for value in domains[variable]),
         )
         for variable in missing
         if isinstance(variable, CodeVariable)
     )
 
 
-def _certain_violations(space: Space, given: Mapping[Variable, int]) -> tuple[Violation, ...]:
-    """What is broken whatever the rest will be."""
-    domains = {variable: domain for variable, domain in space.variables if variable in given}
-    constraints = tuple(
+def _certain_violations(
+    space: Space, given: Mapping[Variable, int], guess: Mapping[Variable, int]
+) -> tuple[Violation, ...]:
+    """What of the violations of a guess is broken whatever the rest will be."""
+    domains = space.domains
+    hopeless = tuple(
         constraint
         for constraint in space.constraints
-        if variables(constraint.predicate) <= domains.keys()
-        and not evaluate(constraint.predicate, given)
+        if evaluate_partial(constraint.predicate, given, domains) is False
     )
-    return check(Space(tuple(domains.items()), constraints), given)
+    return check(Space(space.variables, hopeless), guess)
 
 
 def _complete(

@@ -1,21 +1,35 @@
-"""``nestmap check``: is a mapping valid, and if not, what does it break?"""
+"""``nestmap check``: is a mapping valid, and if not, what does it break and what would help?"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from mapper.constraint_rules.rule import Mode
-from mapper.pipeline import assignment_to_json
+from mapper.errors import LimitError
+from mapper.pipeline import Assignment, answer_to_json
 from mapper.solver.space import Violation
+from mapper.tuning_space.configuration import configuration_from_json
 from nestmap.cli.exit_codes import ExitCode
+from nestmap.cli.explanations import (
+    EmptySpaceError,
+    conflict_to_json,
+    empty_space_error,
+    maps_text,
+    nearest_to_json,
+    write_conflict,
+    write_nearest,
+)
 from nestmap.cli.output import Progress, note, write_json, write_table, write_text
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
+    ForbidOption,
     JsonOption,
     ModeOption,
+    PinOption,
     Request,
     SeedOption,
     TimeLimitOption,
@@ -25,7 +39,8 @@ from nestmap.cli.request import (
     seconds_or_none,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
-from nestmap.mappings import Verdict, judge, read_mapping
+from nestmap.mappings import Given, Verdict, judge, read_mapping
+from nestmap.restrictions import read_restrictions
 from nestmap.subjects import read_bounded
 
 
@@ -39,6 +54,12 @@ def check(
             show_default=False,
         ),
     ],
+    nearest: Annotated[
+        bool,
+        typer.Option(help="Look for the valid mapping with the fewest changes."),
+    ] = True,
+    pin: PinOption = None,
+    forbid: ForbidOption = None,
     time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
@@ -46,22 +67,49 @@ def check(
     seed: SeedOption = 0,
     json_output: JsonOption = False,
 ) -> None:
-    """Say whether a mapping is valid, and which rules it breaks (exit code 1) if not."""
+    """Say whether a mapping is valid, and if not (exit code 1) why, and what to change.
+
+    What is pinned or forbidden binds the valid mapping that is looked for, not the verdict.
+    """
     del seed  # every command has it; nothing here is random
     request = prepare(x, variant, mode, device)
-    verdict = judge_file(request, mapping, time_limit)
-    _write(verdict, mode, json_output)
+    restrictions = read_restrictions(request.space, pin or (), forbid or ())
+    request = replace(request, restrictions=restrictions)
+    given = read_file(request, mapping)
+    verdict = _judged(request, given, time_limit)
+    if not json_output:
+        _write_verdict(request, verdict)
+    # The key is there where a nearest mapping was looked for, found or not.
+    more: dict[str, Any] = {}
+    if nearest and not verdict.valid:
+        more = _nearest(request, given.assignment, time_limit, json_output)
+    if json_output:
+        violations = [violation_to_json(violation) for violation in verdict.violations]
+        write_json(
+            {"valid": verdict.valid, "mode": mode.value, "violations": violations,
+             "assumed": _assumed(request, verdict), **more}
+        )  # fmt: skip
     if not verdict.valid:
         raise typer.Exit(ExitCode.NEGATIVE)
 
 
 def judge_file(request: Request, name: str, time_limit: float) -> Verdict:
     """Read a mapping file and judge it in the space of the request."""
-    given = read_mapping(request.space, read_bounded(name), request.mode)
+    return _judged(request, read_file(request, name), time_limit)
+
+
+def read_file(request: Request, name: str) -> Given:
+    """Read a mapping file, of a tuning space a configuration.
+
+    A note says what does not belong to the space.
+    """
+    text = read_bounded(name)
+    if request.subject.tuning_space is not None:
+        return Given(configuration_from_json(request.subject.tuning_space, text))
+    given = read_mapping(request.space, text, request.mode)
     if given.ignored:
         note(f"paper mode knows no {' and no '.join(given.ignored)}: left out")
-    with Progress("checking"):
-        return judge(request.space, given.assignment, seconds_or_none(time_limit))
+    return given
 
 
 def violation_to_json(violation: Violation) -> dict[str, Any]:
@@ -76,21 +124,53 @@ def violation_to_json(violation: Violation) -> dict[str, Any]:
     }
 
 
-def _write(verdict: Verdict, mode: Mode, json_output: bool) -> None:
-    assumed = assignment_to_json(verdict.assumed)
-    del assumed["mapping"]
-    if json_output:
-        violations = [violation_to_json(violation) for violation in verdict.violations]
-        write_json(
-            {"valid": verdict.valid, "mode": mode.value, "violations": violations,
-             "assumed": assumed}
-        )  # fmt: skip
-        return
-    write_text("valid" if verdict.valid else f"invalid: {len(verdict.violations)} violations")
-    for what, values in assumed.items():
+def _judged(request: Request, given: Given, time_limit: float) -> Verdict:
+    with Progress("checking"):
+        return judge(request.space, given.assignment, seconds_or_none(time_limit))
+
+
+def _assumed(request: Request, verdict: Verdict) -> dict[str, Any]:
+    assumed = answer_to_json(request.subject, verdict.assumed)
+    assumed.pop("mapping", None)
+    return assumed
+
+
+def _write_verdict(request: Request, verdict: Verdict) -> None:
+    count = len(verdict.violations)
+    write_text("valid" if verdict.valid else f"invalid: {count} violation{'s' * (count != 1)}")
+    for what, values in _assumed(request, verdict).items():
         chosen = ", ".join(f"{name}={value}" for name, value in values.items())
-        write_text(f"assumed {what.replace('_', ' ')}: {chosen}")
+        if chosen:
+            write_text(f"assumed {what.replace('_', ' ')}: {chosen}")
     if verdict.violations:
-        rows = ((v.rule, ", ".join(map(str, v.maps)), v.sentence, v.remedy)
+        rows = ((v.rule, maps_text(v.maps), v.buffer or "", v.sentence, v.remedy)
                 for v in verdict.violations)  # fmt: skip
-        write_table(("rule", "maps", "why", "remedy"), rows)
+        write_table(("rule", "maps", "buffer", "why", "remedy"), rows)
+
+
+def _nearest(
+    request: Request, given: Assignment, time_limit: float, json_output: bool
+) -> dict[str, Any]:
+    """The nearest valid mapping, or why there is none: written as text, given back as JSON."""
+    # Loads the solver, which most checks do not need.
+    from mapper.solver.nearest import nearest
+
+    limit_s = seconds_or_none(time_limit)
+    try:
+        with Progress("looking for the nearest valid mapping"):
+            found = nearest(request.space, given, request.restrictions, time_limit_s=limit_s)
+    except LimitError as error:
+        note(str(error.problems[0]))
+        return {"nearest": None}
+    if found is not None:
+        if not json_output:
+            write_nearest(request.subject, found)
+        return {"nearest": nearest_to_json(request.subject, found)}
+    error = empty_space_error(request, limit_s)
+    if not json_output:
+        write_text(error.problems[0].message)
+    if not isinstance(error, EmptySpaceError):
+        return {"nearest": None}
+    if not json_output:
+        write_conflict(error.conflict)
+    return {"nearest": None, "conflict": conflict_to_json(error.conflict)}

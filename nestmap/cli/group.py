@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from mapper.errors import NestmapError, Problem
 from nestmap.cli.exit_codes import ExitCode, exit_code_of, kind_of_error
+from nestmap.cli.explanations import EmptySpaceError, conflict_to_json, write_conflict
 from nestmap.cli.output import write_problems
 
 DEBUG_VARIABLE = "NESTMAP_DEBUG"
@@ -60,11 +61,20 @@ class NestmapGroup(TyperGroup):
         except NestmapError as error:
             if debug:
                 traceback.print_exc()
-            write_problems(kind_of_error(error), error.problems, as_json)
+            if isinstance(error, EmptySpaceError) and not as_json:
+                write_conflict(error.conflict)
+            write_problems(kind_of_error(error), error.problems, as_json, _more(error))
             sys.exit(exit_code_of(error))
         except Exception as error:
             sys.exit(_report(error, as_json, debug))
         sys.exit(result if isinstance(result, int) else ExitCode.OK)
+
+
+def _more(error: NestmapError) -> dict[str, object]:
+    """What the JSON of an error has beside its problems."""
+    if isinstance(error, EmptySpaceError):
+        return {"conflict": conflict_to_json(error.conflict)}
+    return {}
 
 
 def _report(error: Exception, as_json: bool, debug: bool) -> int:

@@ -43,13 +43,18 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
-def write_problems(kind: str, problems: Iterable[Problem], as_json: bool) -> None:
-    """Errors on stderr: one ``error:`` line a problem, or one JSON object."""
+def write_problems(
+    kind: str,
+    problems: Iterable[Problem],
+    as_json: bool,
+    more: Mapping[str, object] | None = None,
+) -> None:
+    """Errors on stderr: one ``error:`` line a problem, or one JSON object with ``more`` in it."""
     listed = list(problems)
     if as_json:
         fields = ("path", "message", "found", "allowed", "remedy")
         shown = [{name: getattr(problem, name) for name in fields} for problem in listed]
-        error = {"kind": kind, "problems": shown}
+        error = {"kind": kind, "problems": shown, **(more or {})}
         sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")
         return
     for problem in listed[:MAX_PROBLEMS_SHOWN]:

@@ -9,7 +9,9 @@ import typer
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, Problem
 from mapper.pipeline import Subject, derive_space
+from mapper.solver.restrictions import UNRESTRICTED, Restrictions
 from mapper.solver.space import Space
 from nestmap.device_limits import limits_of_device
 from nestmap.subjects import load_subject
@@ -18,8 +20,8 @@ XArgument = Annotated[
     str,
     typer.Argument(
         metavar="X",
-        help="A layer's name (vgg16/7), or a file with a layer, a program or a nest tree; - reads "
-        "standard input.",
+        help="A layer's name (vgg16/7), or a file with a layer, a program, a nest tree or a "
+        "tuning space; - reads standard input.",
         show_default=False,
     ),
 ]
@@ -44,18 +46,47 @@ TimeLimitOption = Annotated[
     float,
     typer.Option(help="Seconds that solving may take; 0: no limit.", min=0, metavar="SECONDS"),
 ]
+PinOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pin",
+        metavar="NAME=VALUE",
+        help="Fix a map's schedule (28=W0), a tuning parameter (theta=5) or a local size "
+        "(KERNEL.0=8), or let it be any of several (28=W0,W1); may be repeated.",
+    ),
+]
+ForbidOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--forbid",
+        metavar="NAME=VALUE",
+        help="Take a value away, or several (28=G0,G1,G2); may be repeated.",
+    ),
+]
+PreferOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prefer",
+        metavar="NAME=VALUE",
+        help="Look for this value first, perhaps with a weight (28=W0:3,W1); may be repeated.",
+    ),
+]
 
 DEFAULT_TIME_LIMIT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked about: a subject, on a device, under the rules of a mode."""
+    """What is asked about: a subject, on a device, under the rules of a mode.
+
+    ``space`` is everything that these leave, ``restrictions`` what the user leaves of it.
+    """
 
     subject: Subject
     device: DeviceProfile
     mode: Mode
     space: Space
+    restrictions: Restrictions = UNRESTRICTED
 
 
 def prepare(x: str, variant: str | None, mode: Mode, device: str) -> Request:
@@ -63,6 +94,11 @@ def prepare(x: str, variant: str | None, mode: Mode, device: str) -> Request:
     # The device first: it is the cheaper one to be wrong.
     limits = limits_of_device(device)
     subject = load_subject(x, variant)
+    if subject.tuning_space is not None and mode is Mode.PAPER:
+        raise InputError(
+            Problem("--mode", "a tuning space states its constraints itself, so no rules are read",
+                    mode.value, "leave --mode out")
+        )  # fmt: skip
     return Request(subject, limits, mode, derive_space(subject, mode, limits, RuleOptions()))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
+from math import prod
 from typing import Annotated
 
 import typer
@@ -12,14 +14,20 @@ import typer
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, LimitError, Problem, UnsatisfiableError
 from mapper.pipeline import Assignment, answer_to_json, rule_counts
+from mapper.solver.restrictions import narrowed
+from mapper.solver.space import Space
 from nestmap.cli.drawing import write_mapping
 from nestmap.cli.exit_codes import ExitCode
+from nestmap.cli.explanations import empty_space_error
 from nestmap.cli.output import Progress, note, write_json, write_table, write_text
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
+    ForbidOption,
     JsonOption,
     ModeOption,
+    PinOption,
+    PreferOption,
     Request,
     SeedOption,
     TimeLimitOption,
@@ -29,7 +37,7 @@ from nestmap.cli.request import (
     seconds_or_none,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
-from nestmap.mappings import read_pins
+from nestmap.restrictions import read_restrictions
 
 DEFAULT_LIMIT = 10
 
@@ -55,14 +63,9 @@ def solve(
         int | None,
         typer.Option(help="Draw this many at random instead of enumerating.", min=1, metavar="N"),
     ] = None,
-    pin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Fix a map's schedule (28=W0), a tuning parameter (theta=5) or a local size "
-            "(KERNEL.0=8); may be repeated.",
-        ),
-    ] = None,
+    pin: PinOption = None,
+    forbid: ForbidOption = None,
+    prefer: PreferOption = None,
     time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
@@ -75,20 +78,32 @@ def solve(
                                        ("--limit", limit is not None)) if given]  # fmt: skip
     if len(chosen) > 1:
         raise InputError(Problem("", "these options exclude each other", ", ".join(chosen), "one"))
+    if prefer and (count or sample is not None):
+        raise InputError(
+            Problem("--prefer", "preferences order what is enumerated: they change neither a "
+                    "count nor a sample", chosen[0], "--limit")
+        )  # fmt: skip
     request = prepare(x, variant, mode, device)
-    pins = read_pins(request.space, pin or ())
+    restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
+    request = replace(request, restrictions=restrictions)
+    space = narrowed(request.space, restrictions)
     if count:
-        _count(request, pins, time_limit, json_output)
+        if request.subject.tuning_space is not None:
+            _count_configurations(request, space, time_limit, json_output)
+        else:
+            _count(request, space, time_limit, json_output)
     elif sample is not None:
-        found = _sampled(request, pins, sample, seed, time_limit)
+        found = _sampled(request, space, sample, seed, time_limit)
         _write(request, found, json_output)
     else:
         # Tables are read by people, lines of JSON by programs, which want all of them.
         most = (0 if json_output else DEFAULT_LIMIT) if limit is None else limit
-        if request.subject.nests and request.subject.program is None:
-            _enumerate_mappings(request, pins, most or None, time_limit, json_output)
+        if prefer:
+            _enumerate_preferred(request, most or None, time_limit, json_output)
+        elif _is_tree(request):
+            _enumerate_mappings(request, space, most or None, time_limit, json_output)
         else:
-            _enumerate(request, pins, most or None, time_limit, seed, json_output)
+            _enumerate(request, space, most or None, time_limit, seed, json_output)
 
 
 def table_4(counts: dict[str, int]) -> dict[str, int]:
@@ -104,14 +119,26 @@ def _write(request: Request, found: Iterator[Assignment], json_output: bool) -> 
             if json_output:
                 write_json(answer_to_json(request.subject, assignment))
             else:
-                title = f"{request.subject.answer} {number}"
+                title = f"{request.subject.answer} {number}{_score(request, assignment)}"
                 write_mapping(request.subject, assignment, title)
     return number
 
 
+def _score(request: Request, assignment: Assignment) -> str:
+    """How well the preferences are met; of a tree's mapping alone that may not be known."""
+    preferred = request.restrictions.preferred
+    if not preferred or any(variable not in assignment for variable, _ in preferred):
+        return ""
+    return f", preferences met {request.restrictions.score(assignment)}"
+
+
+def _is_tree(request: Request) -> bool:
+    return bool(request.subject.nests) and request.subject.program is None
+
+
 def _enumerate(
     request: Request,
-    pins: Assignment,
+    space: Space,
     limit: int | None,
     time_limit: float,
     seed: int,
@@ -122,51 +149,104 @@ def _enumerate(
 
     try:
         found = enumerate_assignments(
-            request.space, pins, limit=limit, time_limit_s=seconds_or_none(time_limit)
+            space,
+            request.restrictions.pins,
+            limit=limit,
+            time_limit_s=seconds_or_none(time_limit),
         )
     except LimitError as error:
         if limit is None:
             raise
         # Some spaces are too large for one model. Draws fix the parameters first.
         note(f"too large to enumerate, so these are drawn at random ({error.problems[0].message})")
-        _write(request, _sampled(request, pins, limit, seed, time_limit), json_output)
+        _write(request, _sampled(request, space, limit, seed, time_limit), json_output)
         return
     with found:
         number = _write(request, found, json_output)
-    _report_end(request, pins, number, limit, found.complete is True, time_limit)
+    _report_end(request, number, limit, found.complete is True, time_limit)
 
 
 def _enumerate_mappings(
-    request: Request, pins: Assignment, limit: int | None, time_limit: float, json_output: bool
+    request: Request, space: Space, limit: int | None, time_limit: float, json_output: bool
 ) -> None:
     """A bare nest tree: mappings, each once, whatever local sizes go with it."""
     from mapper.solver.counting import Mappings
 
-    mappings = Mappings(request.space, pins, time_limit_s=seconds_or_none(time_limit))
+    pins = request.restrictions.pins
+    mappings = Mappings(space, pins, time_limit_s=seconds_or_none(time_limit))
     # One more than wanted is looked for, to know whether there are more.
     found = iter(mappings)
     number = _write(request, islice(found, limit), json_output)
     more = limit is not None and number == limit and next(found, None) is not None
     complete = not more and (mappings.complete or (limit is not None and number == limit))
-    _report_end(request, pins, number, limit, complete, time_limit)
+    _report_end(request, number, limit, complete, time_limit)
+
+
+def _enumerate_preferred(
+    request: Request, limit: int | None, time_limit: float, json_output: bool
+) -> None:
+    """Everything by descending preference."""
+    found = _by_preference(request, time_limit)
+    number = _write(request, islice(found, limit), json_output)
+    complete = limit is None or number < limit or next(found, None) is None
+    _report_end(request, number, limit, complete, time_limit)
+
+
+def _by_preference(request: Request, time_limit: float) -> Iterator[Assignment]:
+    from mapper.solver.preferences import levels
+
+    limit_s = seconds_or_none(time_limit)
+    started = time.monotonic()
+    # Of a tree a mapping stands where its best local sizes are, and once.
+    given: set[tuple[int, ...]] = set()
+    number = 0
+    for _, level in levels(request.space, request.restrictions, time_limit_s=limit_s):
+        left_s = None if limit_s is None else max(0.0, limit_s - (time.monotonic() - started))
+        for assignment in _level(request, level, left_s):
+            if assignment is None:
+                raise _out_of_time(request, number, time_limit)
+            if _is_tree(request):
+                key = tuple(assignment.values())
+                if key in given:
+                    continue
+                given.add(key)
+            number += 1
+            yield assignment
+
+
+def _level(request: Request, level: Space, left_s: float | None) -> Iterator[Assignment | None]:
+    """Everything in one level of preference; None in the end if the time was over before."""
+    from mapper.solver.counting import Mappings
+    from mapper.solver.enumeration import enumerate_assignments
+
+    pins = request.restrictions.pins
+    if _is_tree(request):
+        mappings = Mappings(level, pins, time_limit_s=left_s)
+        yield from mappings
+        complete = mappings.complete
+    else:
+        with enumerate_assignments(level, pins, time_limit_s=left_s) as found:
+            yield from found
+            complete = found.complete is True
+    if not complete:
+        yield None
 
 
 def _report_end(
-    request: Request,
-    pins: Assignment,
-    number: int,
-    limit: int | None,
-    complete: bool,
-    time_limit: float,
+    request: Request, number: int, limit: int | None, complete: bool, time_limit: float
 ) -> None:
     if complete:
         if number == 0:
-            raise UnsatisfiableError(_nothing(request, pins))
+            raise empty_space_error(request, seconds_or_none(time_limit))
         return
     if limit is not None and number >= limit:
         note(f"there are more than these {number}: --limit 0 writes all, --count counts them")
         return
-    raise LimitError(
+    raise _out_of_time(request, number, time_limit)
+
+
+def _out_of_time(request: Request, number: int, time_limit: float) -> LimitError:
+    return LimitError(
         Problem(
             "", f"the time limit was reached before all {request.subject.answer}s were found",
             f"{number} in {time_limit:g} s", "", "--time-limit",
@@ -174,27 +254,15 @@ def _report_end(
     )  # fmt: skip
 
 
-def _nothing(request: Request, pins: Assignment) -> Problem:
-    pinned = ", ".join(f"{variable}={value}" for variable, value in pins.items())
-    return Problem(
-        request.subject.label,
-        f"no {request.subject.answer} satisfies the constraints"
-        + (" and the pins" if pins else ""),
-        pinned,
-        "",
-        "fewer pins" if pins else "nestmap constraints lists them",
-    )
-
-
 def _sampled(
-    request: Request, pins: Assignment, number: int, seed: int, time_limit: float
+    request: Request, space: Space, number: int, seed: int, time_limit: float
 ) -> Iterator[Assignment]:
     from mapper.solver.sampling import sample
 
     started = time.monotonic()
     given = 0
     try:
-        for assignment in sample(request.space, number, seed, pins):
+        for assignment in sample(space, number, seed, request.restrictions.pins):
             yield assignment
             given += 1
             if given < number and time_limit and time.monotonic() - started > time_limit:
@@ -203,16 +271,37 @@ def _sampled(
                             "--time-limit")
                 )  # fmt: skip
     except UnsatisfiableError:
-        raise UnsatisfiableError(_nothing(request, pins)) from None
+        raise empty_space_error(request, seconds_or_none(time_limit)) from None
     if given < number:
         note(f"there are no more than these {given}")
 
 
-def _count(request: Request, pins: Assignment, time_limit: float, json_output: bool) -> None:
+def _count_configurations(
+    request: Request, space: Space, time_limit: float, json_output: bool
+) -> None:
+    from mapper.solver.diagram.compile import compile_space
+    from mapper.solver.limits import SolveLimits, Watch
+
+    with Progress("counting"):
+        watch = Watch(SolveLimits(time_s=seconds_or_none(time_limit)))
+        number = compile_space(space, watch).count
+    combinations = prod(len(domain) for _, domain in request.space.variables)
+    constraints = len(request.space.constraints)
+    if json_output:
+        write_json(
+            {"count": number, "complete": True, "combinations": combinations,
+             "constraints": {"space": constraints}}
+        )  # fmt: skip
+        return
+    write_text(f"{number} configurations of {combinations}, {constraints} constraints")
+
+
+def _count(request: Request, space: Space, time_limit: float, json_output: bool) -> None:
     from mapper.solver.counting import count_mappings
 
     with Progress("counting"):
-        found = count_mappings(request.space, pins, time_limit_s=seconds_or_none(time_limit))
+        pins = request.restrictions.pins
+        found = count_mappings(space, pins, time_limit_s=seconds_or_none(time_limit))
     counts = rule_counts(request.space, request.mode)
     rules = counts.constraints
     result: dict[str, object] = {
