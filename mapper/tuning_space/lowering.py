@@ -380,11 +380,7 @@ class _Lowering:
             case Power(base, exponent, at):
                 inner, defined = self._number(base, known)
                 times, also = self._number(exponent, known)
-                number = times.constant
-                if number is None or number[1] != 1 or not 0 <= number[0] <= MAX_EXPONENT:
-                    self._fail(at, "not an exponent", "" if number is None else str(number[0])[:24],
-                               f"a constant from 0 to {MAX_EXPONENT}")  # fmt: skip
-                return rational.power(inner, number[0]), all_of(defined, also)
+                return self._power(inner, times, at), all_of(defined, also)
             case Call(function, arguments):
                 found = [self._number(argument, known) for argument in arguments]
                 values = [value for value, _ in found]
@@ -398,6 +394,20 @@ class _Lowering:
                 return self._chosen_number(condition, then, otherwise, known)
             case _:
                 self._refuse(node, _Kind.NUMBER)
+
+    def _power(self, base: Fraction, exponent: Fraction, at: int) -> Fraction:
+        times = exponent.top
+        if exponent.bottom is rational.ONE and times.low >= 0 and times.high <= MAX_EXPONENT:
+            if times.low == times.high:
+                return rational.power(base, times.low)
+            if isinstance(times.term, ParameterVariable):
+                domain = self._domains[times.term.name]
+                values = [value for value in domain if times.low <= value <= times.high]
+                return rational.power_of_parameter(base, times.term, values)
+        number = exponent.constant
+        found = "" if number is None or number[1] != 1 else str(number[0])[:24]
+        allowed = f"an integer from 0 to {MAX_EXPONENT}, or a parameter with such values"
+        self._fail(at, "not an exponent", found, allowed)
 
     def _integer(self, name: str, known: Known) -> Whole:
         variable, domain = self._variables[name], self._domains[name]

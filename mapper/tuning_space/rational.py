@@ -11,6 +11,7 @@ what would grow without end is refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import assert_never
@@ -19,12 +20,14 @@ from mapper.ast_model.nodes import Relation
 from mapper.constraint_rules.predicate import (
     IntConst,
     IntTerm,
+    ParameterVariable,
     Predicate,
     Truth,
     add,
     compare,
     floor_divide,
     maximum,
+    member,
     multiply,
     remainder,
     select,
@@ -173,6 +176,29 @@ def product(values: list[Fraction]) -> Fraction:
 def power(base: Fraction, exponent: int) -> Fraction:
     """The product of ``exponent`` equal factors."""
     return product([base] * exponent) if exponent else whole(ONE)
+
+
+def power_of_parameter(
+    base: Fraction, exponent: ParameterVariable, values: Sequence[int]
+) -> Fraction:
+    """``base`` to the power of a parameter that has one of these values, none negative."""
+    powers = [power(base, value) for value in values]
+    return Fraction(
+        _selected(exponent, values, [value.top for value in powers]),
+        _selected(exponent, values, [value.bottom for value in powers]),
+    )
+
+
+def _selected(variable: ParameterVariable, values: Sequence[int], cases: list[Whole]) -> Whole:
+    """The case of the variable's value, as a sum in which all others are 0."""
+    if all(case is ONE for case in cases):
+        return ONE
+    terms = [
+        select(member(variable, (value,)), case.term, 0)
+        for value, case in zip(values, cases, strict=True)
+    ]
+    low, high = min(case.low for case in cases), max(case.high for case in cases)
+    return _made(add(*terms), low, high, sum(case.parts + 3 for case in cases))
 
 
 def inverse(value: Fraction) -> Fraction:

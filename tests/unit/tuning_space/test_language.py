@@ -118,7 +118,8 @@ def test_what_cannot_be_read_is_refused_at_its_column(text: str, column: int, wo
         ("layout", 1, "a condition is wanted here; found a text"),
         ("layout * 2 == 2", 1, "a number is wanted here; found a text"),
         ("-(x > 1) == 1", 5, "a number is wanted here; found a condition"),
-        ("x ** zero == 1", 3, "not an exponent"),
+        ("x ** (zero + 1) == 1", 3, "not an exponent"),
+        ("x ** -zero == 1", 3, "not an exponent"),
         ("x ** 65 == 1", 3, "not an exponent; found 65"),
         ("x ** -1 == 1", 3, "not an exponent; found -1"),
         ("2 ** 10 ** 9 > x", 3, "not an exponent; found 1000000000"),
@@ -230,6 +231,11 @@ def test_depth_does_not_depend_on_who_asks():
         ("1 / zero > 0", "zero ≠ 0"),
         ("x // 2 == 1", "x // 2 = 1"),
         ("1_000 > x", "true"),
+        (
+            "2 ** many < x",
+            "(if many = 0 then 1 else 0) + (if many = 1 then 2 else 0) + "
+            "(if many = 2 then 4 else 0) < x",
+        ),
         ("x\n  > 1", "x > 1"),
     ],
 )
