@@ -9,6 +9,7 @@ only, so that no alignment is asked for (docs/decisions).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from mapper.ast_model.index_expr import Expr, Symbol
 from mapper.ast_model.loop_nest import (
@@ -33,14 +34,27 @@ from mapper.schedule import VECTOR_CODES
 RULE_ID = "vectorisation"
 
 
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a map cannot be vectorised, and the buffer whose accesses forbid it."""
+
+    reason: str
+    buffer: str | None = None
+
+
+WORKS_ON_VECTORS = Obstacle("it works on vectors already")
+
+
 def produce(kernel: LoopKernel) -> Iterator[Constraint]:
     """One instance for each innermost map."""
     for loop in _innermost(kernel.statements):
         obstacle = why_not(loop)
         if obstacle is not None:
             predicate = negate(has_code(map_id(loop), VECTOR_CODES))
-            sentence = f"map {loop.map_id} cannot be vectorised: {obstacle}"
-            remedy = "give it another code"
+            sentence = f"map {loop.map_id} cannot be vectorised: {obstacle.reason}"
+            remedy = "make it sequential or parallel"
+            if obstacle.buffer is not None:
+                remedy += ", or lay the buffer out along it"
         else:
             trip = term_of(loop.trip, {})
             predicate = all_of(
@@ -59,7 +73,7 @@ def produce(kernel: LoopKernel) -> Iterator[Constraint]:
             subjects=(map_id(loop),),
             predicate=predicate,
             provenance=Provenance(PARALLEL_MAPPING, "3.3"),
-            buffer=None,
+            buffer=None if obstacle is None else obstacle.buffer,
             sentence=sentence,
             remedy=remedy,
         )
@@ -82,40 +96,42 @@ def _maps_below(statements: tuple[Statement, ...]) -> Iterator[Loop]:
             yield from _maps_below(statement.body)
 
 
-def why_not(loop: Loop) -> str | None:
+def why_not(loop: Loop) -> Obstacle | None:
     """What stands in the way of vectorising a map, or None."""
     for statement in loop.body:
         if not isinstance(statement, Store):
-            return "its body is more than one expression"
+            return Obstacle("its body is more than one expression")
         if statement.lane is not None:
-            return "it works on vectors already"
+            return WORKS_ON_VECTORS
         if any(loop.variable.name in guard.index.names() for guard in statement.guards):
-            return "some of its results are cropped"
+            return Obstacle("some of its results are cropped", statement.buffer.name)
         if not _unit_stride(statement.indices, loop.variable):
-            return f"its writes to {statement.buffer.name} are not neighbours in memory"
+            name = statement.buffer.name
+            return Obstacle(f"its writes to {name} are not neighbours in memory", name)
         obstacle = _value_obstacle(statement.value, loop.variable)
         if obstacle is not None:
             return obstacle
-    return None if loop.body else "it is empty"
+    return None if loop.body else Obstacle("it is empty")
 
 
-def _value_obstacle(value: Value, variable: Symbol) -> str | None:
+def _value_obstacle(value: Value, variable: Symbol) -> Obstacle | None:
     match value:
         case Constant():
             return None
         case Load():
             mentioned = any(variable.name in index.names() for index in value.indices)
             if mentioned and not _unit_stride(value.indices, variable):
-                return f"its reads of {value.buffer.name} are not neighbours in memory"
+                name = value.buffer.name
+                return Obstacle(f"its reads of {name} are not neighbours in memory", name)
             if any(LANE in index.names() for index in value.indices):
-                return "it works on vectors already"
+                return WORKS_ON_VECTORS
             return None
         case Guarded():
             if variable.name in value.guard.index.names():
-                return "some of what it reads lies in a padded border"
+                return Obstacle("some of what it reads lies in a padded border")
             return _value_obstacle(value.value, variable)
         case LaneSum():
-            return "it works on vectors already"
+            return WORKS_ON_VECTORS
         case Operate():
             for operand in value.operands:
                 obstacle = _value_obstacle(operand, variable)

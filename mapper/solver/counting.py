@@ -8,7 +8,7 @@ others decides, once for each different remainder, whether values exist.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
 
@@ -92,10 +92,11 @@ class Mappings(Iterable[dict[Variable, int]]):
         codes = tuple(entry for entry in space.variables if isinstance(entry[0], CodeVariable))
         others = tuple(e for e in space.variables if not isinstance(e[0], CodeVariable))
         code_variables = {variable for variable, _ in codes}
+        # Bound: what a pin makes irrelevant has no variable in the relaxed space.
         code_only = tuple(
-            constraint
-            for constraint in space.constraints
-            if variables(bind(constraint.predicate, pins)) <= code_variables
+            bound
+            for bound in (replace(c, predicate=bind(c.predicate, pins)) for c in space.constraints)
+            if variables(bound.predicate) <= code_variables
         )
         code_only_ids = {constraint.id for constraint in code_only}
         mixed = tuple(

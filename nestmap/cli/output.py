@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,8 @@ from rich.table import Table
 
 from mapper.errors import Problem
 
-# Tables in files and pipes are not cut to the 80 columns of a terminal that is not there.
+# Tables in files and pipes are not cut to the 80 columns of a terminal that is not there, unless
+# COLUMNS says how wide they should be.
 WIDTH_WITHOUT_TERMINAL = 200
 PROGRESS_AFTER_S = 1.0
 MAX_PROBLEMS_SHOWN = 20
@@ -81,7 +83,8 @@ def write_table(
 
 
 def _console() -> Console:
-    width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+    stated = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    width = None if stated else WIDTH_WITHOUT_TERMINAL
     return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
 
