@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nestmap.cli.bench_joint import joint
 from nestmap.cli.bench_soundness import soundness
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_text
@@ -19,6 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Campaigns whose figures stand in t
 
 
 app.command()(soundness)
+app.command()(joint)
 
 
 @app.callback()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mapper.errors import InputError, Problem
+from nestmap.source_commit import commit
 from nestmap.tuning.campaign import CellResult, totals
 
 SCHEMA = "nestmap/bench-layers/1"
@@ -69,19 +70,3 @@ def versions() -> dict[str, str]:
         lines = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
         found["oclgrind"] = lines[0] if lines else "unknown"
     return found
-
-
-def commit() -> str:
-    """The source's commit, marked if changed since; ``unknown`` outside a checkout."""
-    try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            cwd=Path(__file__).resolve().parent,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=30,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return answer.stdout.strip()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -16,6 +15,7 @@ from mapper.host_plan import HostPlan
 from mapper.pipeline import Subject, assignment_from_json, assignment_to_json, generate_kernels
 from mapper.solver.sampling import sample
 from mapper.solver.space import Space
+from nestmap.seeds import derived_seed
 
 _ATTEMPTS = 5
 
@@ -87,9 +87,3 @@ def draw_with_sampler(space: Space, count: int, seed: int) -> Sequence[Mapping[V
             if attempt == _ATTEMPTS - 1:
                 raise
     return found
-
-
-def derived_seed(*parts: object) -> int:
-    """A seed of 31 bits from a seed and what it is for; stable across processes."""
-    text = json.dumps([str(part) for part in parts])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1

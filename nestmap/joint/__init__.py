@@ -1,0 +1,1 @@
+"""The campaign behind the promise that what the joint model lets through can be built."""

@@ -1,0 +1,93 @@
+"""What the text of generated kernels says of memory, work-groups and barriers.
+
+Read from the OpenCL source alone, so that neither the solver, nor the rules, nor the
+generator's own accounts are taken at their word. Only our own printer's layout is understood:
+a statement or a brace a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+FLOAT_BYTES = 4
+
+_GROUP = re.compile(r"__attribute__\(\(reqd_work_group_size\((\d+), (\d+), (\d+)\)\)\)")
+_KERNEL = re.compile(r"__kernel void (\w+)\(")
+_LOCAL = re.compile(r"__local float \w+\[(\d+)\];")
+# Private buffers begin with p_; temporaries of an expression do not count as memory.
+_PRIVATE = re.compile(r"float(\d*) (p_\w+(?:\[\d+\])?(?:, p_\w+)*);")
+_STRIDED = re.compile(r"for \(int \w+ = get_(\w+)_id\(\d\); \w+ < (\d+); \w+ \+= (\d+)\) \{")
+_SERIAL = re.compile(r"for \(int (\w+) = 0; \1 < \d+; \+\+\1\) \{")
+_SOME_GROUPS = re.compile(r"if \(\(int\)get_group_id\(\d\) < \d+\) \{")
+
+
+@dataclass(slots=True)
+class PrintedKernel:
+    """One kernel. Bytes: of local memory a work-group, of private buffers a work-item at once.
+
+    ``divergent`` holds the heads of blocks that stand around a barrier though not all
+    work-items of a group run them equally often.
+    """
+
+    name: str
+    work_group: tuple[int, int, int]
+    local_bytes: int = 0
+    private_bytes: int = 0
+    barriers: int = 0
+    divergent: list[str] = field(default_factory=list[str])
+
+
+def read_kernels(source: str) -> Iterator[PrintedKernel]:
+    """The kernels of a source in order; ValueError for text that is not the printer's."""
+    group: tuple[int, int, int] | None = None
+    lines = iter(source.splitlines())
+    for line in lines:
+        if found := _GROUP.match(line):
+            group = (int(found[1]), int(found[2]), int(found[3]))
+        elif found := _KERNEL.match(line):
+            if group is None:
+                raise ValueError(f"kernel {found[1]} states no work-group size")
+            yield _read_body(PrintedKernel(found[1], group), lines)
+            group = None
+
+
+def _read_body(kernel: PrintedKernel, lines: Iterator[str]) -> PrintedKernel:
+    heads: list[str] = []
+    live: list[int] = []
+    for text in lines:
+        line = text.split("/*", 1)[0].strip()
+        if found := _LOCAL.fullmatch(line):
+            kernel.local_bytes += FLOAT_BYTES * int(found[1])
+        elif found := _PRIVATE.fullmatch(line):
+            live[-1] += FLOAT_BYTES * int(found[1] or 1) * _elements(found[2])
+            kernel.private_bytes = max(kernel.private_bytes, sum(live))
+        elif line.startswith("barrier("):
+            kernel.barriers += 1
+            kernel.divergent += (head for head in heads[1:] if not _is_uniform(head))
+        elif line.endswith("{"):
+            heads.append(line)
+            live.append(0)
+        elif line == "}":
+            heads.pop()
+            live.pop()
+            if not heads:
+                return kernel
+    raise ValueError(f"kernel {kernel.name} does not end")
+
+
+def _elements(names: str) -> int:
+    """``p_a, p_b`` are two, ``p_a[9]`` is nine."""
+    return sum(int(name.partition("[")[2].rstrip("]") or 1) for name in names.split(", "))
+
+
+def _is_uniform(head: str) -> bool:
+    """True if all work-items of a group run the block equally often."""
+    if head == "{" or _SERIAL.fullmatch(head) or _SOME_GROUPS.fullmatch(head):
+        return True
+    found = _STRIDED.fullmatch(head)
+    if found is None:
+        return False
+    level, trip, step = found[1], int(found[2]), int(found[3])
+    return level == "group" or (level == "local" and trip % step == 0)
