@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from zlib import crc32
@@ -180,10 +180,12 @@ def c_float(value: float) -> str:
 class ValuePrinter:
     """Prints values; ``registers`` are private buffers that have become variables.
 
+    Those among them whose variables are whole vectors are in ``vectors``, with the width.
     Temporaries that a value needs are handed to ``emit`` as statements before it.
     """
 
     registers: frozenset[str]
+    vectors: Mapping[str, int]
     emit: Callable[[str], None]
     counter: int = field(default=0)
     # Unrolled statements read the same elements again and again.
@@ -228,6 +230,10 @@ class ValuePrinter:
 
     def register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """The variable that holds one element (or vector) of an array in registers."""
+        lane = indices[-1].constant if buffer.name in self.vectors else None
+        if lane is not None:
+            # One lane of a vector: a guard or a gather takes it apart.
+            return f"{self.register(buffer, (*indices[:-1], symbol(LANE)))}.{lane_name(lane)}"
         parts = [buffer_name(buffer), *(str(i) for i in indices if str(i) != LANE)]
         return "_".join(parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from mapper.ast_model.index_expr import Expr, const, symbol, the_symbol
@@ -48,14 +49,14 @@ def print_kernel(kernel: ScheduledKernel, header: tuple[str, ...]) -> tuple[str,
     """
     body, registers = into_registers(kernel.body)
     printer = _Printer(kernel, registers)
-    arguments = _global_buffers(kernel)
+    loaded = _loaded_globals(kernel.body)
+    arguments = _global_buffers(kernel, loaded)
     for buffer in kernel.local_buffers:
         printer.line(f"__local float {buffer_name(buffer)}[{element_count(buffer)}];")
     printer.statements(body)
-    intermediates = {b.name for b in kernel.global_intermediates}
+    written = {b.name for b in kernel.global_intermediates} | {kernel.output.name}
     parameters = ",\n    ".join(
-        f"__global {'' if name in intermediates or name == kernel.output.name else 'const '}"
-        f"float *restrict {global_name(name)}"
+        f"__global {_pointer(name in loaded, name in written)}{global_name(name)}"
         for name in arguments
     )
     sizes = ", ".join(str(size) for size in kernel.local_size)
@@ -68,23 +69,36 @@ def print_kernel(kernel: ScheduledKernel, header: tuple[str, ...]) -> tuple[str,
     return text + "\n".join(printer.lines) + "\n}\n", arguments
 
 
-def _global_buffers(kernel: ScheduledKernel) -> tuple[str, ...]:
+def _pointer(loaded: bool, written: bool) -> str:
+    """The type of a parameter.
+
+    No two parameters are the same buffer, so ``restrict`` would be right for all. But PoCL
+    3.0-rc2 (LLVM 14) moves a load through such a pointer before the store that it reads from,
+    if both stand in loops around which another repeats: so not where a kernel does both.
+    """
+    if not written:
+        return "const float *restrict "
+    return "float *" if loaded else "float *restrict "
+
+
+def _loaded_globals(body: tuple[Scheduled, ...]) -> dict[str, None]:
+    """Names of the global buffers that are read, in the order of their first uses."""
+    found: dict[str, None] = {}
+    for statement in body:
+        if isinstance(statement, Run):
+            found.update(_loaded_globals(statement.body))
+        elif isinstance(statement, Store):
+            for load in loads(statement.value):
+                if load.buffer.memory is Memory.GLOBAL:
+                    found[load.buffer.name] = None
+    return found
+
+
+def _global_buffers(kernel: ScheduledKernel, loaded: Iterable[str]) -> tuple[str, ...]:
     """Global buffers that the kernel touches, inputs first, then its own, then the result."""
     own = {b.name for b in kernel.global_intermediates} | {kernel.output.name}
-    inputs: dict[str, None] = {}
-
-    def visit(body: tuple[Scheduled, ...]) -> None:
-        for statement in body:
-            if isinstance(statement, Run):
-                visit(statement.body)
-            elif isinstance(statement, Store):
-                for load in loads(statement.value):
-                    if load.buffer.memory is Memory.GLOBAL and load.buffer.name not in own:
-                        inputs[load.buffer.name] = None
-
-    visit(kernel.body)
     return (
-        *sorted(inputs),
+        *sorted(name for name in loaded if name not in own),
         *(b.name for b in kernel.global_intermediates),
         kernel.output.name,
     )
@@ -98,8 +112,8 @@ class _Printer:
         self.lines: list[str] = []
         self.depth = 1
         self.registers = registers
-        self.values = ValuePrinter(registers, self.line)
         self.vector_registers = _vector_registers(kernel.body, registers)
+        self.values = ValuePrinter(registers, self.vector_registers, self.line)
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from math import prod
 from random import Random
 from typing import Any
 
@@ -36,16 +37,17 @@ from nestmap.soundness.choices import Chooser, Source
 from nestmap.soundness.programs import random_program
 
 _INPUT_SEED = 11
-#: Drawn to have vectors as often as the other levels, which come by themselves.
-_WISHES = (None, None, None, Level.VECTOR, Level.VECTOR, Level.LOCAL)
+_WISHES = (None, Level.LOCAL, Level.LOCAL, Level.VECTOR)
+_DRAWN_FOR_ONE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A random program with what decides which of its mappings is tried.
 
-    ``wish`` asks for a map with a code of this level, where there is such a mapping: in a
-    draw over all mappings some kinds are rare.
+    ``wish`` asks for a map with a code of this level, where there is such a mapping; with
+    LOCAL, of several mappings drawn those with the most work-items in a work-group are kept.
+    In a draw over all mappings, vectors are rare and most work-groups have one work-item.
     """
 
     program: Program
@@ -141,14 +143,25 @@ def _assignments(draft: Draft, space: Space, count: int) -> Iterator[Mapping[Var
     ]
     pins: dict[Variable, int] = {}
     if wished:
-        variable, value = Random(draft.seed).choice(wished)
+        # Few maps may have a wide vector; so first the code, then the map.
+        random = Random(draft.seed)
+        value = random.choice(sorted({value for _, value in wished}))
+        variable = random.choice([v for v, other in wished if other == value])
         with suppress(UnsatisfiableError):
             complete(space, {variable: value})
             pins = {variable: value}
     if not pins:
         # One solve; the sampler tries long before it takes a space for empty.
         complete(space)
-    yield from islice(sample(space, count, draft.seed, pins), count)
+    many = _DRAWN_FOR_ONE if draft.wish is Level.LOCAL and pins else 1
+    drawn = list(islice(sample(space, many * count, draft.seed, pins), many * count))
+    if many > 1:
+        drawn.sort(key=_work_items, reverse=True)
+    yield from drawn[:count]
+
+
+def _work_items(assignment: Mapping[Variable, int]) -> int:
+    return max(prod(size) for size in choices_of(assignment).local_sizes.values())
 
 
 def _case(draft: Draft, subject: Subject, assignment: Mapping[Variable, int]) -> Case:

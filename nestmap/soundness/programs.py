@@ -9,7 +9,7 @@ integers, and functions keep halves.
 from __future__ import annotations
 
 from mapper.ast_model.index_expr import symbol
-from mapper.ast_model.nodes import Kernel, Node, Program, Ref, Relation, Requirement
+from mapper.ast_model.nodes import Call, Kernel, Node, Program, Ref, Relation, Requirement, children
 from nestmap.soundness.choices import Chooser
 from nestmap.soundness.growth import FUNCTIONS, MAX_ELEMENTS, Growth, Scope
 from nestmap.soundness.layouts import views
@@ -43,7 +43,7 @@ def random_program(choose: Chooser) -> Program:
         tuple(growth.sizes),
         tuple(growth.parameters),
         _requirements(growth),
-        FUNCTIONS,
+        tuple(f for f in FUNCTIONS if any(_calls(k.body, f.name) for k in kernels)),
         tuple(growth.inputs),
         tuple(kernels),
     )
@@ -60,6 +60,12 @@ def _input_shape(growth: Growth) -> Shape:
         room = max(1, room // length.most)
         lengths.append(length)
     return Shape(tuple(lengths))
+
+
+def _calls(node: Node, function: str) -> bool:
+    if isinstance(node, Call) and node.function == function:
+        return True
+    return any(_calls(child, function) for _, child in children(node))
 
 
 def _requirements(growth: Growth) -> tuple[Requirement, ...]:

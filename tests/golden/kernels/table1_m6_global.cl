@@ -8,7 +8,7 @@
 __attribute__((reqd_work_group_size(4, 1, 1)))
 __kernel void k_out(
     __global const float *restrict g_x,
-    __global float *restrict g_out_tmp_1,
+    __global float *g_out_tmp_1,
     __global float *restrict g_out)
 {
     { /* map A: W0, 6 iterations, one each */
