@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
+PEERS  := .venv-peers
+PEERS_STAMP := $(PEERS)/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format golden lock clean
+.PHONY: help venv demo test lint format golden peers lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -41,13 +43,24 @@ format: venv  ## put the code in its standard form
 golden: venv  ## write the golden texts anew; read the diff before committing it
 	$(BIN)/python -m pytest -n 2 --update-golden
 
+peers: $(PEERS_STAMP)  ## create .venv-peers, the other builders that `nestmap bench spaces` measures
+
+$(PEERS_STAMP): bench/peers/requirements.lock
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/peers/requirements.lock
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
 lock: venv  ## resolve pyproject.toml anew into requirements.lock (all platforms, hashes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --all-extras --generate-hashes \
 	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements.lock
 	$(BIN)/uv pip compile requirements-linker.in --quiet --universal --generate-hashes \
 	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements-linker.lock
+	$(BIN)/uv pip compile bench/peers/requirements.in --quiet --universal --generate-hashes \
+	    --constraint requirements.lock --no-annotate \
+	    --python-version 3.11 --custom-compile-command 'make lock' -o bench/peers/requirements.lock
 
 clean:  ## remove the environment and every cache
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find mapper worker db nestmap tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""``nestmap bench spaces``: construction, counting and sampling beside other builders."""
