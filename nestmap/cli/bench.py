@@ -10,6 +10,7 @@ import typer
 
 from nestmap.cli.bench_joint import joint
 from nestmap.cli.bench_soundness import soundness
+from nestmap.cli.bench_spaces import spaces
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_text
 
@@ -21,6 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="Campaigns whose figures stand in t
 
 app.command()(soundness)
 app.command()(joint)
+app.command()(spaces)
 
 
 @app.callback()
