@@ -9,7 +9,7 @@ of these only those are named, in the end, without which there would be a soluti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -47,7 +47,8 @@ class Conflict:
 
     ``minimal``: without any one of the parts the others can hold together. Without its domain
     a map may have every code that occurs in the space, and a number is any from 1 to
-    ``WIDEST_NUMBER``. False if the time was over before that was shown for every part.
+    ``WIDEST_NUMBER``. False if that was not shown for every part: the time was over, or numbers
+    grew too large for the solver.
     """
 
     parts: tuple[ConflictPart, ...]
@@ -143,23 +144,16 @@ class _Search:
         No solver is asked: bounds on the values of its terms are enough.
         """
         restrictions = tuple(p for p in self._stated if p.kind is not PartKind.CONSTRAINT)
-
-        def is_refuted(constraint: ConflictPart, limits: tuple[ConflictPart, ...]) -> bool:
-            domains, single = self._open_domains((constraint, *limits, *every_domain))
-            return evaluate_partial(constraint.predicate, single, domains) is False
-
-        refuted = [
-            part
-            for part in self._stated
-            if part.kind is PartKind.CONSTRAINT and is_refuted(part, restrictions)
-        ]
+        domains, single = self._open_domains((*self._stated, *every_domain))
+        refuted = [part for part in self._stated if _is_refuted(part, domains, single)]
         refuted.sort(key=_first_to_leave_out, reverse=True)
         found: list[tuple[ConflictPart, ...]] = []
         for constraint in refuted[:_REFUTED_COMPARED]:
             limits = tuple(part for part in restrictions if part.variables <= constraint.variables)
             for part in limits:
                 fewer = tuple(other for other in limits if other is not part)
-                if is_refuted(constraint, fewer):
+                domains, single = self._open_domains((constraint, *fewer, *every_domain))
+                if _is_refuted(constraint, domains, single):
                     limits = fewer
             found.append((constraint, *limits))
         return min(
@@ -281,6 +275,9 @@ class _Search:
     def _core(self, parts: Collection[ConflictPart]) -> frozenset[ConflictPart] | None:
         """Constraints that are enough for a contradiction, with what limits their variables."""
         domains, single = self._open_domains(parts)
+        for part in parts:
+            if _is_refuted(part, domains, single):
+                return _with_limits({part}, parts)
         guards: dict[int, ConflictPart] = {}
         try:
             lowering = Lowering(domains)
@@ -303,12 +300,26 @@ class _Search:
         if not _is_infeasible(status):
             return None
         named = {guards[index] for index in solver.sufficient_assumptions_for_infeasibility()}
-        limited = frozenset[Variable]().union(*(part.variables for part in named))
-        return frozenset(named) | {
-            part
-            for part in parts
-            if part.kind is not PartKind.CONSTRAINT and part.variables <= limited
-        }
+        return _with_limits(named, parts)
+
+
+def _is_refuted(
+    part: ConflictPart, domains: Mapping[Variable, Domain], single: Mapping[Variable, int]
+) -> bool:
+    """Whether bounds on the values of its terms are enough to see that a constraint fails."""
+    return (
+        part.kind is PartKind.CONSTRAINT
+        and evaluate_partial(part.predicate, single, domains) is False
+    )
+
+
+def _with_limits(
+    constraints: Collection[ConflictPart], parts: Iterable[ConflictPart]
+) -> frozenset[ConflictPart]:
+    """The constraints, and those other parts that limit their variables."""
+    limited = frozenset[Variable]().union(*(part.variables for part in constraints))
+    limits = (part for part in parts if part.kind is not PartKind.CONSTRAINT)
+    return frozenset((*constraints, *(part for part in limits if part.variables <= limited)))
 
 
 def _is_infeasible(status: cp_model.CpSolverStatus) -> bool:

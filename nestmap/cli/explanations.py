@@ -90,7 +90,8 @@ def write_conflict(conflict: Conflict) -> None:
     write_text(
         "these cannot hold together; without any one of them the others can"
         if conflict.minimal
-        else "these cannot hold together; they may not be minimal, since the time was over"
+        else "these cannot hold together; they may not be minimal: within the limits on time and "
+        "size not each could be left out in turn"
     )
     write_table(
         ("rule", "maps", "buffer", "why", "remedy"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -19,8 +20,10 @@ from mapper.constraint_rules.predicate import (
     member,
     multiply,
 )
-from mapper.constraint_rules.rule import Constraint, Provenance
+from mapper.constraint_rules.rule import Constraint, Mode, Provenance, RuleOptions
 from mapper.errors import InputError, LimitError
+from mapper.pipeline import derive_space
+from mapper.profiles import load_profile
 from mapper.solver import explanation
 from mapper.solver.conflict_parts import PartKind
 from mapper.solver.explanation import explain_conflict
@@ -29,6 +32,7 @@ from mapper.solver.nearest import Change, nearest
 from mapper.solver.preferences import best, levels
 from mapper.solver.restrictions import UNRESTRICTED, Restrictions
 from mapper.solver.space import Space
+from tests.unit.kernel_gen.listing1 import listing1
 
 ROW, COLUMN = CodeVariable("row"), CodeVariable("column")
 THETA, RHO = ParameterVariable("theta"), ParameterVariable("rho")
@@ -133,6 +137,23 @@ def test_products_too_large_to_be_guarded_are_explained_all_the_same():
         ("t/0", "t/1", "parameter-domain/p0"),
         ("t/0", "t/2", "parameter-domain/p1"),
     }
+
+
+def test_domains_that_no_solver_could_widen_are_left_out_by_their_bounds():
+    # Six numbers up to 4096 have a product beyond 64 bits; that it is at least 16 needs none.
+    names = [ParameterVariable(f"p{i}") for i in range(6)]
+    empty = space(dict.fromkeys(names, (2, 3)), compare(Relation.LE, multiply(16, *names), 15))
+    assert explained(empty) == ["why 0"]
+
+
+def test_a_device_that_is_too_small_explains_an_empty_space():
+    tiny = replace(load_profile("pocl"), local_bytes=64)
+    empty = derive_space(listing1("local"), Mode.STRICT, tiny, RuleOptions())
+    found = explain_conflict(empty)
+    assert found is not None and found.minimal
+    (part,) = found.parts
+    assert (part.rule, part.buffer) == ("device-limits", "out_tmp_1")
+    assert "64 bytes of local memory" in part.sentence
 
 
 def test_a_broken_constraint_of_no_variable_explains_itself():
