@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +17,10 @@ from mapper.pipeline import (
     derive_space,
     generate_kernels,
 )
+from mapper.solver.restrictions import narrowed
 from nestmap.cli.check import judge_file, violation_to_json
 from nestmap.cli.exit_codes import ExitCode
+from nestmap.cli.explanations import empty_space_error
 from nestmap.cli.output import (
     Progress,
     mapping_fields,
@@ -30,17 +33,22 @@ from nestmap.cli.output import (
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
+    ForbidOption,
     JsonOption,
     ModeOption,
+    PinOption,
+    PreferOption,
     Request,
     SeedOption,
     TimeLimitOption,
     VariantOption,
     XArgument,
     prepare,
+    seconds_or_none,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
 from nestmap.mappings import Verdict
+from nestmap.restrictions import read_restrictions
 
 
 def kernel(
@@ -60,6 +68,9 @@ def kernel(
     plan: Annotated[
         bool, typer.Option("--plan", help="Show buffers and launches instead of the source.")
     ] = False,
+    pin: PinOption = None,
+    forbid: ForbidOption = None,
+    prefer: PreferOption = None,
     time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
@@ -70,10 +81,17 @@ def kernel(
     """Print the OpenCL kernels of a mapping, and what the host does to run them."""
     if mapping is not None and sample:
         raise InputError(Problem("--sample", "a mapping is given, so none can be drawn", mapping))
+    if mapping is not None and (pin or forbid or prefer):
+        message = "a mapping is given, so nothing is left to pin, forbid or prefer"
+        raise InputError(Problem("", message, mapping))
     request = prepare(x, variant, mode, device)
     request.subject.require_program()
-    if mapping is None:
-        assignment = _drawn(request, seed)
+    restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
+    request = replace(request, restrictions=restrictions)
+    if mapping is None and prefer:
+        assignment = _preferred(request, time_limit)
+    elif mapping is None:
+        assignment = _drawn(request, seed, time_limit)
     else:
         verdict = judge_file(request, mapping, time_limit)
         if not verdict.valid:
@@ -96,12 +114,30 @@ def kernel(
         write_text(host_plan.source)
 
 
-def _drawn(request: Request, seed: int) -> Assignment:
+def _drawn(request: Request, seed: int, time_limit: float) -> Assignment:
     # Loads the solver.
     from mapper.solver.sampling import sample
 
-    with Progress("drawing a mapping"):
-        return next(iter(sample(request.space, 1, seed)))
+    space, pins = narrowed(request.space, request.restrictions), request.restrictions.pins
+    try:
+        with Progress("drawing a mapping"):
+            return next(iter(sample(space, 1, seed, pins)))
+    except UnsatisfiableError:
+        raise empty_space_error(request, seconds_or_none(time_limit)) from None
+
+
+def _preferred(request: Request, time_limit: float) -> Assignment:
+    """The mapping that meets the preferences best."""
+    from mapper.solver.preferences import best
+
+    limit_s = seconds_or_none(time_limit)
+    with Progress("looking for the best mapping"):
+        found = best(request.space, request.restrictions, time_limit_s=limit_s)
+    if found is None:
+        raise empty_space_error(request, limit_s)
+    if not found.proven:
+        note("a mapping that meets the preferences better was not ruled out: --time-limit")
+    return dict(found.assignment)
 
 
 def _with_values(request: Request, codes: Assignment) -> Assignment:

@@ -280,3 +280,17 @@ def test_preferences_have_no_say_in_counts_and_samples(how: tuple[str, ...]):
     result = run("solve", GLOBAL, "--prefer", "A=W0", *how)
     assert result.exit_code == ExitCode.BAD_INPUT
     assert "preferences order what is enumerated" in result.stderr
+
+
+def test_kernels_are_of_mappings_that_agree_with_what_is_wanted():
+    drawn = answer("kernel", LOCAL, "--pin", "A=W1", "--forbid", "C=S,F,V2,V4")
+    assert drawn["choices"]["mapping"]["A"] == 21
+    assert drawn["choices"]["mapping"]["C"] not in (0, 1, 2, 4)
+    best = answer("kernel", LOCAL, "--prefer", "A=W2:2", "--prefer", "out.2=4", "--pin", "E=S")
+    assert best["choices"]["mapping"]["A"] == 22
+    assert best["choices"]["local_sizes"]["out"] == [1, 1, 4]
+    for more in ((), ("--prefer", "B=G0")):
+        assert error("kernel", *EMPTY, *more)["conflict"]["minimal"] is True
+    result = run("kernel", LOCAL, M2, "--pin", "A=W1")
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert "a mapping is given" in result.stderr
