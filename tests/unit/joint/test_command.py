@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +83,24 @@ def test_a_file_of_something_else_is_not_overwritten(out: Path):
     out.write_text('{"schema": "nestmap/bench-layers/1", "cells": []}', encoding="utf-8")
     assert joint(out, "--samples", "1").exit_code == 2
     assert "bench-layers" in out.read_text(encoding="utf-8")
+
+
+def test_an_interrupt_ends_the_workers_and_leaves_the_file_whole(out: Path):
+    command = [sys.executable, "-m", "nestmap", "bench", "joint", *FAST, "--devices", "h200"]
+    command += ["--samples", "1000000", "--jobs", "2", "--out", str(out)]
+    campaign = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # A shell lets its background jobs ignore interrupts, and so might what runs the tests.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    # The file is there before the first worker is.
+    while not out.exists():
+        assert campaign.poll() is None
+        time.sleep(0.05)
+    campaign.send_signal(signal.SIGINT)
+    # Workers hold the other end of this pipe: it only ends with the last of them.
+    campaign.communicate(timeout=120)
+    assert campaign.returncode == 130
+    assert cells(out) == []
