@@ -3,8 +3,9 @@
 Two accesses of a buffer *conflict* if one writes and they may touch one element. They are
 harmless under a mapping if, in every parallel dimension, one thread makes both: then the
 loops that own the dimension must index the buffer by the same function with the same trip
-count. That is decided by *digits*: loop variable v of trip n is a digit of an index if
-(index div a) mod n = v for some a; equal elements then have equal digits.
+count. That is decided by *digits*: loop variable v of trip n is a digit of an element's
+position in its buffer if (position div a) mod n = v for some a; equal elements then have equal
+digits.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mapper.ast_model.index_expr import Expr, ExprLike, Symbol, floor_div, modulo, symbol
+from mapper.ast_model.digits import combine_digits
+from mapper.ast_model.index_expr import Expr, ExprLike, Symbol, const, floor_div, modulo, symbol
 from mapper.ast_model.loop_nest import (
     Buffer,
     Declare,
@@ -37,8 +39,8 @@ class Access:
     path: tuple[int, ...]
 
 
-Digit = tuple[int, Expr, Expr]
-"""(dimension of the buffer, stride within it, trip count)."""
+Digit = tuple[Expr, Expr]
+"""(stride within the buffer, in elements of its row-major order; trip count)."""
 
 Signature = tuple[Digit, ...]
 
@@ -111,29 +113,52 @@ def conflicts(kernel: LoopKernel) -> tuple[Conflict, ...]:
 
 def digit_of(access: Access, variable: Symbol, trip: Expr) -> Digit | None:
     """The digit that a loop variable is in an access, or None if that cannot be shown."""
-    found: Digit | None = None
     # A loop of one iteration adds nothing, but would hide that its neighbour is a digit.
     zeros: dict[str, ExprLike] = {loop.variable.name: 0 for loop in access.loops if loop.trip == 1}
-    for dimension, index in enumerate(access.indices):
-        index = index.substitute(zeros)
-        if variable.name not in index.names():
-            continue
-        if found is not None:
-            return None
-        parts = index.coefficient(variable)
-        if parts is None:
-            return None
-        stride, _ = parts
-        if len(stride.terms) != 1 or stride.terms[0][1] <= 0:
-            return None
-        if modulo(floor_div(index, stride), trip) != symbol(variable.name, trip):
-            return None
-        found = (dimension, stride, trip)
-    return found
+    indices = tuple(index.substitute(zeros) for index in access.indices)
+    places = [d for d, index in enumerate(indices) if variable.name in index.names()]
+    if not places:
+        return None
+    if len(places) == 1:
+        # An index is within its dimension, so that the dimensions inside do not carry over.
+        index, inner = indices[places[0]], access.buffer.dimensions[places[0] + 1 :]
+    else:
+        index, inner = combine_digits(_position(access.buffer, indices)), ()
+    stride = _stride(index, variable, trip)
+    if stride is None:
+        return None
+    for length in inner:
+        stride = stride * length
+    return stride, trip
+
+
+def _position(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """Row-major, with sizes that may be symbols."""
+    position = const(0)
+    for length, index in zip(buffer.dimensions, indices, strict=True):
+        position = position * length + index
+    return position
+
+
+def _stride(index: Expr, variable: Symbol, trip: Expr) -> Expr | None:
+    """The a for which (index div a) mod trip is the variable, or None if that is not shown."""
+    parts = index.coefficient(variable)
+    if parts is None:
+        return None
+    stride, _ = parts
+    if len(stride.terms) != 1 or stride.terms[0][1] <= 0:
+        return None
+    if modulo(floor_div(index, stride), trip) != symbol(variable.name, trip):
+        return None
+    return stride
 
 
 def run_signature(access: Access, run: tuple[Loop, ...]) -> Signature | None:
-    """The digits of a run of fused maps, outermost first; loops of trip 1 have none."""
+    """The digits of a run of fused maps, outermost first; loops of trip 1 have none.
+
+    Neighbouring digits are one: a run of n times m iterations over ``split(m, x)`` goes through
+    x as one loop of n*m does.
+    """
     digits: list[Digit] = []
     for loop in run:
         if loop.trip == 1:
@@ -141,7 +166,11 @@ def run_signature(access: Access, run: tuple[Loop, ...]) -> Signature | None:
         digit = digit_of(access, loop.variable, loop.trip)
         if digit is None:
             return None
-        digits.append(digit)
+        stride, trip = digit
+        if digits and digits[-1][0] == stride * trip:
+            digits[-1] = (stride, digits[-1][1] * trip)
+        else:
+            digits.append(digit)
     return tuple(digits)
 
 

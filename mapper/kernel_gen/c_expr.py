@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from zlib import crc32
 
+from mapper.ast_model.digits import combine_digits
 from mapper.ast_model.index_expr import (
     Atom,
     Expr,
-    Monomial,
     Quotient,
     Remainder,
     Symbol,
@@ -83,28 +83,6 @@ def comment_text(text: str) -> str:
 def lane_name(lane: int) -> str:
     """The component selector of a lane: s0 to sf."""
     return f"s{_LANE_NAMES[lane]}"
-
-
-def combine_digits(expression: Expr) -> Expr:
-    """``b*(e // b) + e % b -> e``, which flattening a split index leaves behind."""
-    changed = True
-    while changed:
-        changed = False
-        terms = dict(expression.terms)
-        for monomial, coefficient in expression.terms:
-            if len(monomial) != 1 or not isinstance(monomial[0], Remainder):
-                continue
-            remainder = monomial[0]
-            divisor = remainder.denominator.constant
-            if divisor is None:
-                continue
-            quotient: Monomial = (Quotient(remainder.numerator, remainder.denominator, False),)
-            if terms.get(quotient) == coefficient * divisor:
-                rest = {m: c for m, c in terms.items() if m not in (monomial, quotient)}
-                expression = Expr.from_terms(rest) + coefficient * remainder.numerator
-                changed = True
-                break
-    return expression
 
 
 def c_index(expression: Expr) -> str:
