@@ -29,11 +29,16 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a mapping is in a space; ``assumed`` is what was chosen for it."""
+    """Whether a mapping is in a space; ``assumed`` is what was chosen for it.
+
+    ``guessed``: no choice makes it valid, but each breaks something else, and the violations are
+    those of one.
+    """
 
     violations: tuple[Violation, ...]
     assignment: Assignment
     assumed: Assignment
+    guessed: bool = False
 
     @property
     def valid(self) -> bool:
@@ -97,8 +102,7 @@ def judge(space: Space, given: Mapping[Variable, int], time_limit_s: float | Non
     completed = _complete(space, given, time_limit_s)
     if completed is not None:
         return Verdict((), completed, {variable: completed[variable] for variable in missing})
-    # Nothing makes it valid: what a plain choice breaks is the best explanation there is.
-    return Verdict(violations, guess, fallback)
+    return Verdict(violations, guess, fallback, guessed=True)
 
 
 def _refuse_missing_codes(space: Space, missing: list[Variable]) -> None:

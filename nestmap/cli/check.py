@@ -10,6 +10,7 @@ import typer
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import LimitError
 from mapper.pipeline import Assignment, answer_to_json
+from mapper.solver.restrictions import Restrictions
 from mapper.solver.space import Violation
 from mapper.tuning_space.configuration import configuration_from_json
 from nestmap.cli.exit_codes import ExitCode
@@ -79,10 +80,12 @@ def check(
     verdict = _judged(request, given, time_limit)
     if not json_output:
         _write_verdict(request, verdict)
-    # The key is there where a nearest mapping was looked for, found or not.
+    # The keys are there where something was looked for, found or not.
     more: dict[str, Any] = {}
+    if verdict.guessed:
+        more |= _completion_conflict(request, given.assignment, time_limit, json_output)
     if nearest and not verdict.valid:
-        more = _nearest(request, given.assignment, time_limit, json_output)
+        more |= _nearest(request, given.assignment, time_limit, json_output)
     if json_output:
         violations = [violation_to_json(violation) for violation in verdict.violations]
         write_json(
@@ -146,6 +149,20 @@ def _write_verdict(request: Request, verdict: Verdict) -> None:
         rows = ((v.rule, maps_text(v.maps), v.buffer or "", v.sentence, v.remedy)
                 for v in verdict.violations)  # fmt: skip
         write_table(("rule", "maps", "buffer", "why", "remedy"), rows)
+
+
+def _completion_conflict(
+    request: Request, given: Assignment, time_limit: float, json_output: bool
+) -> dict[str, Any]:
+    """Why no tuning parameters and local sizes go with what is given."""
+    request = replace(request, restrictions=Restrictions(given))
+    error = empty_space_error(request, seconds_or_none(time_limit))
+    if not isinstance(error, EmptySpaceError):
+        return {"completion_conflict": None}
+    if not json_output:
+        write_text("other tuning parameters and local sizes break something else:")
+        write_conflict(error.conflict)
+    return {"completion_conflict": conflict_to_json(error.conflict)}
 
 
 def _nearest(

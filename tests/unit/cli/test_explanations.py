@@ -9,8 +9,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from mapper.constraint_rules.predicate import CodeVariable
+from mapper.solver.explanation import Conflict
+from mapper.solver.nearest import Change, Nearest
 from nestmap.cli import app
 from nestmap.cli.exit_codes import ExitCode
+from nestmap.cli.explanations import (
+    conflict_to_json,
+    nearest_to_json,
+    write_conflict,
+    write_nearest,
+)
+from nestmap.subjects import load_subject
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TREE = str(EXAMPLES / "cc22_convolution_tree.json")
@@ -78,6 +88,34 @@ def test_what_is_not_given_costs_nothing():
     # With one work-item a group nothing is wrong but the missing local size.
     found = answer("check", LOCAL, "-", stdin=mapping("W0 L0 S L0 V4"), code=1)
     assert [c["sentence"] for c in found["nearest"]["changes"]] == ["map E: V4 → S"]
+
+
+TILES = """program "tiles" {
+  size N = 60
+  param tile in {2, 6, 10}
+  fun f(x) = x * 2.0
+  input x : [float]N
+  kernel out = join(map#A(row => map#B(v => f(v), row), split(tile, x)))
+}
+"""
+
+
+def test_where_no_parameter_completes_a_mapping_it_is_said_why(tmp_path: Path):
+    program = tmp_path / "tiles.txt"
+    program.write_text(TILES)
+    codes = json.dumps({"A": "G0", "B": "V4"})
+    found = answer("check", str(program), "-", stdin=codes, code=1)
+    assert found["violations"]
+    assert [part["sentence"] for part in found["completion_conflict"]["parts"]] == [
+        "the vector width must divide the trip count tile of map B",
+        "map B is pinned to V4",
+        "tuning parameter tile is one of 2, 6, 10",
+    ]
+    assert [c["sentence"] for c in found["nearest"]["changes"]] == ["map B: V4 → V2"]
+    shown = run("check", str(program), "-", stdin=codes).stdout
+    assert "other tuning parameters and local sizes break something else" in shown
+    certain = answer("check", LOCAL, "-", stdin=mapping("W0 L0 S L0 V4"), code=1)
+    assert "completion_conflict" not in certain
 
 
 def test_restrictions_bind_what_is_looked_for_and_not_the_verdict():
@@ -294,3 +332,16 @@ def test_kernels_are_of_mappings_that_agree_with_what_is_wanted():
     result = run("kernel", LOCAL, M2, "--pin", "A=W1")
     assert result.exit_code == ExitCode.BAD_INPUT
     assert "a mapping is given" in result.stderr
+
+
+def test_what_is_not_proven_is_not_claimed(capsys: pytest.CaptureFixture[str]):
+    change = Change(CodeVariable("A"), 20, 21)
+    unproven = Nearest({CodeVariable("A"): 21}, (change,), proven=False)
+    write_nearest(load_subject(LOCAL), unproven)
+    write_conflict(Conflict((), minimal=False))
+    shown = capsys.readouterr().out
+    assert "1 change, that fewer would not do is not proven within the time limit" in shown
+    assert "they may not be minimal" in shown
+    assert "without any one of them" not in shown
+    assert nearest_to_json(load_subject(LOCAL), unproven)["proven"] is False
+    assert conflict_to_json(Conflict((), minimal=False)) == {"minimal": False, "parts": []}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from ortools.sat.python import cp_model
 
 from mapper.ast_model.nodes import Relation
 from mapper.constraint_rules.predicate import (
@@ -25,13 +27,14 @@ from mapper.errors import InputError, LimitError
 from mapper.pipeline import derive_space
 from mapper.profiles import load_profile
 from mapper.solver import explanation
+from mapper.solver.bounded_solve import solve_within
 from mapper.solver.conflict_parts import PartKind
 from mapper.solver.explanation import explain_conflict
 from mapper.solver.limits import Cancelled
 from mapper.solver.nearest import Change, nearest
 from mapper.solver.preferences import best, levels
 from mapper.solver.restrictions import UNRESTRICTED, Restrictions
-from mapper.solver.space import Space
+from mapper.solver.space import Space, check
 from tests.unit.kernel_gen.listing1 import listing1
 
 ROW, COLUMN = CodeVariable("row"), CodeVariable("column")
@@ -194,6 +197,25 @@ def test_what_is_not_given_is_free_and_smallest():
 def test_nothing_is_near_in_an_empty_space():
     assert nearest(space({THETA: (1, 2)}, member(THETA, ())), {THETA: 1}) is None
     assert best(space({THETA: (1, 2)}, member(THETA, ())), UNRESTRICTED) is None
+
+
+def test_an_answer_that_is_not_proven_says_so_and_is_valid(monkeypatch: pytest.MonkeyPatch):
+    def out_of_time(*args: Any, **how: Any) -> cp_model.CpSolverStatus:
+        status = solve_within(*args, **how)
+        return cp_model.FEASIBLE if status == cp_model.OPTIMAL else status
+
+    monkeypatch.setattr("mapper.solver.nearest.solve_within", out_of_time)
+    monkeypatch.setattr("mapper.solver.preferences.solve_within", out_of_time)
+    found = nearest(NUMBERS, {THETA: 2, RHO: 1})
+    assert found is not None and not found.proven
+    assert check(NUMBERS, found.assignment) == ()
+    wishes = Restrictions(preferred={(THETA, 2): 1})
+    top = best(NUMBERS, wishes)
+    assert top is not None and not top.proven
+    assert check(NUMBERS, top.assignment) == ()
+    # Levels would be in the wrong order.
+    with pytest.raises(LimitError, match="the best mapping was not found in time"):
+        list(levels(NUMBERS, wishes))
 
 
 NUMBERS = space({THETA: (1, 2), RHO: (3, 4)}, compare(Relation.LT, THETA, RHO))
