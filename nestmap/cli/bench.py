@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nestmap.cli.bench_completeness import completeness
 from nestmap.cli.bench_joint import joint
 from nestmap.cli.bench_soundness import soundness
 from nestmap.cli.bench_spaces import spaces
@@ -23,6 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="Campaigns whose figures stand in t
 app.command()(soundness)
 app.command()(joint)
 app.command()(spaces)
+app.command()(completeness)
 
 
 @app.callback()
