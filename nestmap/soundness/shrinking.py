@@ -51,6 +51,17 @@ def require_hypothesis() -> None:
         ) from error
 
 
+def draft_strategy() -> st.SearchStrategy[Draft]:
+    """Hypothesis's strategy that draws what a campaign draws."""
+    from hypothesis import strategies as st
+
+    @st.composite
+    def drafts(draw: st.DrawFn) -> Draft:
+        return draw_draft(_HypothesisSource(draw))
+
+    return drafts()
+
+
 def shrink(
     failure: Failure,
     device: DeviceProfile,
@@ -65,19 +76,13 @@ def shrink(
     """
     require_hypothesis()
     from hypothesis import HealthCheck, Phase, find, settings
-    from hypothesis import strategies as st
     from hypothesis.errors import Flaky, NoSuchExample
 
     search = _Search(failure, device, judges, time.monotonic() + limit_s)
-
-    @st.composite
-    def drafts(draw: st.DrawFn) -> Draft:
-        return draw_draft(_HypothesisSource(draw))
-
     with suppress(NoSuchExample, Flaky):
         # Flaky: what failed does not fail any more when the time is over.
         find(
-            drafts(),
+            draft_strategy(),
             search.fails,
             settings=settings(
                 database=_recorded(failure.choices),
