@@ -95,7 +95,8 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
         "sample": lambda: contestant.sample(number, seed),
     }
     call = calls[task]
-    # The default action of the signal ends the process, whatever it is doing.
+    # The default action of the signal ends the process, whatever it is doing. (A timer of
+    # processor time would make the kernel sample that clock in steps of milliseconds.)
     signal.setitimer(signal.ITIMER_REAL, float(request["timeout_s"]))
     processor = time.process_time()
     started = time.perf_counter()

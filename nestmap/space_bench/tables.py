@@ -87,7 +87,7 @@ def _table(
         own = figures.get(NESTMAP.key)
         best = min((s for c in others if (s := figures[c.key]) is not None), default=None)
         for key, other in (("fastest", best), (_KERNEL_TUNER, figures.get(_KERNEL_TUNER))):
-            if own is None or other is None:
+            if not own or not other:
                 row.append("")
             else:
                 ratios[key].append(other / own)
