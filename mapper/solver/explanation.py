@@ -124,10 +124,10 @@ class _Search:
         try:
             if not self._contradictory((*self._stated, *every_domain), None):
                 return None
-        except _Undecided:
+        except _Undecided as undecided:
             raise LimitError(
-                Problem("", "whether any mapping is valid was not decided in time", "", "",
-                        "--time-limit")
+                Problem("", "whether any mapping is valid was not decided", str(undecided), "",
+                        "--time-limit, or smaller domains")
             ) from None  # fmt: skip
         needed = tuple(part for part in self._stated if part.rule not in _PREFERENCES)
         if len(needed) < len(self._stated):
@@ -267,8 +267,8 @@ class _Search:
                 if part.kind is PartKind.CONSTRAINT:
                     self._watch.tick()
                     lowering.add(bind(part.predicate, single))
-        except LimitError:
-            raise _Undecided from None
+        except LimitError as error:
+            raise _Undecided(error.problems[0].message) from None
         status = solve_within(self._watch, solver_with(), lowering.cp.model, at_most_s=at_most_s)
         return _is_infeasible(status)
 
@@ -290,8 +290,8 @@ class _Search:
                     guard = lowering.cp.new_boolean()
                     guards[guard] = part
                     lowering.add_if(guard, predicate)
-        except LimitError:
-            raise _Undecided from None
+        except LimitError as error:
+            raise _Undecided(error.problems[0].message) from None
         lowering.cp.assume(guards)
         solver = solver_with()
         # Presolve would rename the Booleans that the answer is made of.
@@ -327,7 +327,7 @@ def _is_infeasible(status: cp_model.CpSolverStatus) -> bool:
         return True
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return False
-    raise _Undecided
+    raise _Undecided("the time limit was reached")
 
 
 def _wide_domains(space: Space) -> dict[Variable, Domain]:
