@@ -67,6 +67,8 @@ def expression_problems(
     expression: Expr, known: frozenset[str], path: str, what: str
 ) -> Iterator[Problem]:
     """Unknown names, loop variables and undue size in an integer expression."""
+    if expression.constant is not None:
+        return
     if expression_is_too_large(expression):
         yield Problem(path, f"the expression of {what} is too large", "", "", "smaller expressions")
         return

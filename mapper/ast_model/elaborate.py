@@ -162,7 +162,7 @@ class _Elaborator:
         return InputError(Problem(path, prefix + message, remedy=remedy))
 
     def type_of(self, node: Node, env: Environment) -> Type:
-        types = {name: view.type for name, view in env.items()}
+        types = {n: env[n].type for n in self.memory.free_names(node) if n in env}
         return infer_part(node, types, self.program, self.memory)
 
     def memories_of(self, node: Map, argument: ArrayView, env: Environment) -> frozenset[Memory]:

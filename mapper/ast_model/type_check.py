@@ -478,6 +478,8 @@ class _Checker:
 
     def _made(self, type_: ArrayType, path: str) -> Type | None:
         """The type itself, unless it has grown beyond what can be worked with."""
+        if self._memory is not None:
+            return type_  # a part of a program that was found to be within the bounds
         if list(expression_problems(type_.length, self._names, path, "a length")):
             self.fail(path, "the length has grown too large", "", "", "fewer nested divisions")
             return None

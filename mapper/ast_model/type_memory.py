@@ -45,20 +45,22 @@ class TypeMemory:
         stack = [node]
         while stack:
             current = stack[-1]
-            unknown = [part for _, part in children(current) if id(part) not in self._names]
-            if unknown:
-                stack += reversed(unknown)
-                continue
-            stack.pop()
             if id(current) not in self._names:
-                self._names[id(current)] = (current, tuple(dict.fromkeys(self._uses(current))))
+                parts = list(children(current))
+                unknown = [part for _, part in parts if id(part) not in self._names]
+                if unknown:
+                    stack += reversed(unknown)
+                    continue
+                names = tuple(dict.fromkeys(self._uses(current, parts)))
+                self._names[id(current)] = (current, names)
+            stack.pop()
         return self._names[id(node)][1]
 
-    def _uses(self, node: Node) -> Iterator[str]:
+    def _uses(self, node: Node, parts: list[tuple[str, Node]]) -> Iterator[str]:
         """As :meth:`free_names`, where those of the parts are known."""
         if isinstance(node, Ref):
             yield node.name
-        for field, part in children(node):
+        for field, part in parts:
             bound: tuple[str, ...] = ()
             if field == "body":
                 match node:
