@@ -71,12 +71,13 @@ class Constraint:
 class RuleOptions:
     """Switches.
 
-    ``sequential_fusion``: apply the heuristic of CC'22, section 4.5, which loses no
-    program but a way to write it. ``replicate_private``: a chain that writes only private
-    memory may be run by every thread. ``vectorise``: offer vector codes (strict mode).
-    ``free_grid``: admit launches that CC'22, section 4.4, rules (4) to (6), exclude though they
-    run right: work-group dimensions of one work-item, local dimensions of one work-group, and
-    local maps around work-group maps (strict mode).
+    ``sequential_fusion``: apply the heuristic of CC'22, section 4.5: of two sequential maps in
+    a perfect run one is fused, and those with a parallel map between are lost.
+    ``replicate_private``: a chain that writes only private memory may be run by every thread.
+    ``vectorise``: offer vector codes (strict mode). ``free_grid``: admit launches that CC'22,
+    section 4.4, rules (4) to (6), exclude though they run right: work-group dimensions of one
+    work-item, local dimensions of one work-group, and local maps around work-group maps
+    (strict mode).
     """
 
     sequential_fusion: bool = True

@@ -1,9 +1,10 @@
 """Rule sequential-fusion, a heuristic: perfectly nested maps are not both sequential.
 
-CC'22, section 4.5, rule (8). It loses no program but a second way to write it, can be switched
-off, and is counted apart from the other rules. ``perfectlyNestedIn`` is meant transitively: at
-most one sequential map in one perfect run. (Between direct neighbours alone the published tree
-of 43 maps would have far more than its 41,094 mappings.)
+CC'22, section 4.5, rule (8). Of neighbours it loses a second way to write one kernel, of
+sequential maps around a parallel one the kernel too. It can be switched off, and is counted
+apart from the other rules. ``perfectlyNestedIn`` is meant transitively: at most one sequential
+map in one perfect run. (Between direct neighbours alone the published tree of 43 maps would have
+far more than its 41,094 mappings.)
 """
 
 from __future__ import annotations
