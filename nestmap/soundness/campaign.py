@@ -27,7 +27,7 @@ from nestmap.tuning.candidates import derived_seed
 
 #: Mappings tried of one program: its space is derived once for them.
 MAPPINGS = 2
-_DRAFTS_A_BLOCK = 25
+DRAFTS_A_BLOCK = 25
 
 
 @dataclass(slots=True)
@@ -102,6 +102,7 @@ def run_campaign(
     judges: Mapping[str, Judge],
     *,
     after_block: Callable[[Result], None] = lambda result: None,
+    drafts_a_block: int = DRAFTS_A_BLOCK,
 ) -> Result:
     """Go on with ``result`` until it has ``wanted`` cases.
 
@@ -109,7 +110,7 @@ def run_campaign(
     and the same seed goes on with the same cases. DeviceError where a judge itself fails.
     """
     started = time.monotonic()
-    blocks = _blocks(result.seed, result.drafts, device)
+    blocks = _blocks(result.seed, result.drafts, device, drafts_a_block)
     with ExitStack() as stack:
         # A thread for each judge, which takes one block after the other.
         threads = {name: stack.enter_context(ThreadPoolExecutor(1)) for name in judges}
@@ -138,11 +139,11 @@ def run_campaign(
     return result
 
 
-def _blocks(seed: int, first: int, device: DeviceProfile) -> Iterator[_Block]:
+def _blocks(seed: int, first: int, device: DeviceProfile, size: int) -> Iterator[_Block]:
     number = first
     while True:
         block = _Block()
-        for _ in range(_DRAFTS_A_BLOCK):
+        for _ in range(size):
             _draw(seed, number, device, block)
             number += 1
         yield block

@@ -43,7 +43,7 @@ def features(case: Case) -> frozenset[tuple[str, str]]:
     """Pairs of a feature and the value it takes in the case; a feature may take several."""
     choices = choices_of(case.assignment)
     loops = elaborate(case.draft.program, dict(choices.parameters))
-    found = {*_of_program(case.draft.program), *_of_choices(choices), *_of_source(case)}
+    found = {*program_features(case.draft.program), *_of_choices(choices), *_of_source(case)}
     for kernel in loops.kernels:
         found |= {*_of_kernel(kernel, choices)}
     depth = max(
@@ -80,7 +80,8 @@ def _several(count: int) -> str:
 # -- programs ----------------------------------------------------------------------------------
 
 
-def _of_program(program: Program) -> Features:
+def program_features(program: Program) -> Features:
+    """What a program has, whatever becomes of it."""
     yield "kernels", str(len(program.kernels))
     yield "inputs", str(len(program.inputs))
     yield "tuning parameters", str(len(program.parameters))
