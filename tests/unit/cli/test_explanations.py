@@ -236,10 +236,11 @@ def test_a_program_without_a_valid_mapping_is_explained_by_its_domain():
 
 
 def test_pins_of_several_values_and_bans_hold():
-    found = lines("solve", TREE, "--mode", "paper", "--limit", "200", "--pin", "28=W0,W1",
-                  "--forbid", "51=L0", "--forbid", "51=L1,L2")  # fmt: skip
+    found = lines("solve", TREE, "--mode", "paper", "--limit", "0", "--pin", "28=W0,W1", "--pin",
+                  "52=L0", "--pin", "53=S", "--forbid", "51=L1", "--forbid", "51=L2")  # fmt: skip
     assert {line["mapping"]["28"] for line in found} == {20, 21}
-    assert not {line["mapping"]["51"] for line in found} & {10, 11, 12}
+    assert {(line["mapping"]["52"], line["mapping"]["53"]) for line in found} == {(10, 0)}
+    assert not {line["mapping"]["51"] for line in found} & {11, 12}
 
 
 def test_counts_of_a_split_add_up():
