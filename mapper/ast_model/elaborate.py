@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never
 
 from mapper.ast_model.function_values import apply_function, loads_in_lane_sums
 from mapper.ast_model.index_expr import (
@@ -83,6 +82,7 @@ from mapper.ast_model.views import (
     as_array_destination,
     buffer_destination,
     buffer_view,
+    destination_buffer,
     destination_view,
     fill_view,
     join_view,
@@ -216,10 +216,6 @@ class _Elaborator:
                 self.write(node.body, destination, {**env, node.name: self.bind(node, env)})
             case To():
                 self.write_to(node, destination, env)
-            case Split() | Join() | Transpose() | Reorder() | Pad() | AsVector() | AsScalar():
-                self.write_through(node, destination, env)
-            case Slide():
-                self.write_through(node, destination, env)
             case Zip():
                 raise self.fail("a tuple cannot be written", "store its components one by one")
             case Ref() | Get() | Fill() | Literal() | Call():
@@ -227,7 +223,7 @@ class _Elaborator:
                     raise self.copy_error()
                 self.store(self.scalar(node, env), destination)
             case _:
-                assert_never(node)
+                self.write_through(node, destination, env)
 
     def copy_error(self) -> InputError:
         return self.fail(
@@ -301,7 +297,7 @@ class _Elaborator:
             )
         self.store(view, destination)
 
-    def write_through(self, node: Node, destination: Destination, env: Environment) -> None:
+    def write_through(self, node: Map | Layout, destination: Destination, env: Environment) -> None:
         """Write what stands under a layout change: the change moves to the destination."""
         if not self.is_writing(node):
             raise self.copy_error()
@@ -334,12 +330,8 @@ class _Elaborator:
                 view = self.read(node.argument, env)
                 assert isinstance(view, TupleView)
                 return view.items[node.index]
-            case Split() | Join() | Slide() | Pad() | Transpose() | Reorder():
-                return self.read_layout(node, env)
-            case AsVector() | AsScalar():
-                return self.read_layout(node, env)
             case _:
-                assert_never(node)
+                return self.read_layout(node, env)
 
     def read_map(self, node: Map, env: Environment) -> View:
         if self.is_writing(node.body):
@@ -451,7 +443,7 @@ class _Elaborator:
 
     def check_accumulator(self, body: tuple[Statement, ...], destination: Destination) -> None:
         """The accumulator is updated in place, so each element may only depend on itself."""
-        name = _destination_buffer(destination).name
+        name = destination_buffer(destination).name
         pending = list(body)
         while pending:
             statement = pending.pop()
@@ -486,12 +478,6 @@ class _Elaborator:
                 view = self.read(node, env)
                 assert isinstance(view, ScalarView)
                 return view
-
-
-def _destination_buffer(destination: Destination) -> Buffer:
-    while isinstance(destination, ArrayDestination):
-        destination = destination.at(const(0))
-    return destination.buffer
 
 
 def _mark_perfect(block: list[Statement], node: Map) -> None:

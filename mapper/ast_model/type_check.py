@@ -8,26 +8,21 @@ errors are told at once. Whatever depends on numbers that are not fixed yet beco
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mapper.ast_model.bounds import (
-    MAX_TUPLE_LEAVES,
     MAX_TYPE_DEPTH,
     check_node_bounds,
     is_name,
-    type_is_too_large,
     writes,
 )
-from mapper.ast_model.declarations import declaration_problems, expression_problems, lane_reducing
+from mapper.ast_model.declarations import declaration_problems, lane_reducing
 from mapper.ast_model.index_expr import (
     Expr,
-    Quotient,
     const,
     exact_div,
     floor_div,
-    walk_atoms,
 )
 from mapper.ast_model.nodes import (
     BUILTIN_FUNCTIONS,
@@ -56,7 +51,8 @@ from mapper.ast_model.nodes import (
     Transpose,
     Zip,
 )
-from mapper.ast_model.obligations import Obligation, decide
+from mapper.ast_model.obligations import Obligation
+from mapper.ast_model.type_findings import Findings, type_text
 from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import (
     FLOAT,
@@ -68,7 +64,7 @@ from mapper.ast_model.types import (
     array,
     dimensions,
 )
-from mapper.errors import Problem, TypeErrors
+from mapper.errors import TypeErrors
 
 Environment = Mapping[str, Type | None]
 
@@ -138,7 +134,7 @@ def check_program(program: Program) -> ProgramTypes:
             lengths, element = dimensions(result)
             if not lengths or not isinstance(element, ScalarType | VectorType):
                 checker.fail(path, "a kernel's result must be an array of floats or vectors",
-                             _text(result), "[float]n, [[float]m]n, [float<w>]n and so on",
+                             type_text(result), "[float]n, [[float]m]n, [float<w>]n and so on",
                              "a map whose body returns one float")  # fmt: skip
             kernel_types[kernel.name] = result
         env[kernel.name] = result
@@ -147,24 +143,12 @@ def check_program(program: Program) -> ProgramTypes:
     return ProgramTypes(kernel_types, tuple(checker.obligations))
 
 
-class _Checker:
-    """Problems and obligations of one program, while they are collected."""
+class _Checker(Findings):
+    """The types of one program, with the findings on the way."""
 
     def __init__(self, program: Program, memory: TypeMemory | None = None) -> None:
-        self.program = program
-        self._memory = memory
-        self.problems: list[Problem] = []
-        self.obligations: list[Obligation] = []
-        self._sizes = dict(program.sizes)
-        self._names = frozenset(self._sizes) | {p.name for p in program.parameters}
-        # Expressions take every symbol to be at least 1; what may be 0 proves nothing.
-        self._may_be_zero = {p.name for p in program.parameters if 0 in p.values}
+        super().__init__(program, memory)
         self._map_paths: dict[str, str] = {}
-
-    def fail(
-        self, path: str, message: str, found: str = "", allowed: str = "", remedy: str = ""
-    ) -> None:
-        self.problems.append(Problem(path, message, found, allowed, remedy))
 
     def check_function_names(self) -> None:
         seen: set[str] = set()
@@ -257,12 +241,6 @@ class _Checker:
             case AsScalar():
                 return self._as_scalar(argument, path)
 
-    def check_size(self, size: Expr, path: str, rule: str, what: str) -> bool:
-        """Names are known, and the value is at least 1."""
-        if not self._known(size, path, what):
-            return False
-        return self._oblige(path, rule, const(1), Relation.LE, size, f"{what} must be at least 1")
-
     def _fill(self, shape: tuple[Expr, ...], path: str) -> Type | None:
         if not shape:
             self.fail(path, "fill without a shape", "", "one length or more", "a literal")
@@ -298,7 +276,7 @@ class _Checker:
                     right &= self._equal(width, type_.width, where, "widths of the vectors")
                 case ArrayType() | TupleType():
                     remedy = "map it" if isinstance(type_, ArrayType) else "take a component, e.0"
-                    self.fail(where, f"{name} works on scalars and vectors", _text(type_),
+                    self.fail(where, f"{name} works on scalars and vectors", type_text(type_),
                               "float or float<w>", remedy)  # fmt: skip
                     right = False
         if not right:
@@ -341,11 +319,11 @@ class _Checker:
         if not isinstance(type_, TupleType):
             remedy = "map it" if isinstance(type_, ArrayType) else ""
             self.fail(
-                path, f".{index} takes a component of a tuple", _text(type_), "a tuple", remedy
+                path, f".{index} takes a component of a tuple", type_text(type_), "a tuple", remedy
             )
             return None
         if not 0 <= index < len(type_.items):
-            self.fail(path, "the tuple has no such component", f".{index} of {_text(type_)}",
+            self.fail(path, "the tuple has no such component", f".{index} of {type_text(type_)}",
                       f".0 to .{len(type_.items) - 1}")  # fmt: skip
             return None
         return type_.items[index]
@@ -393,7 +371,7 @@ class _Checker:
         if source is None or not right:
             return None
         if not isinstance(dimensions(source)[1], ScalarType | VectorType):
-            self.fail(path, "pad cannot make up tuples", _text(source), "arrays of floats",
+            self.fail(path, "pad cannot make up tuples", type_text(source), "arrays of floats",
                       "pad before zip")  # fmt: skip
             return None
         length = source.length + node.left + node.right
@@ -428,7 +406,7 @@ class _Checker:
         if not isinstance(source.element, ScalarType):
             remedy = "map as_vector over the rows" if isinstance(source.element, ArrayType) else ""
             self.fail(
-                path, "as_vector works on arrays of floats", _text(source), "[float]n", remedy
+                path, "as_vector works on arrays of floats", type_text(source), "[float]n", remedy
             )
             return None
         if not self._oblige(path, "as-vector", width, Relation.DIVIDES, source.length,
@@ -441,106 +419,18 @@ class _Checker:
         if source is None:
             return None
         if not isinstance(source.element, VectorType):
-            self.fail(path, "as_scalar works on arrays of vectors", _text(source), "[float<w>]n")
+            self.fail(
+                path, "as_scalar works on arrays of vectors", type_text(source), "[float<w>]n"
+            )
             return None
         return self._product(source.length, source.element.width, FLOAT, path)
 
     def _to(self, node: To, type_: Type | None, path: str) -> Type | None:
         if isinstance(type_, ArrayType) and not writes(node.argument):
-            self.fail(path, f"to_{node.memory.value} of a view, which writes nothing", _text(type_),
-                      "something that computes", "map id over it")  # fmt: skip
+            self.fail(path, f"to_{node.memory.value} of a view, which writes nothing",
+                      type_text(type_), "something that computes", "map id over it")  # fmt: skip
             return None
         return type_
-
-    def _array(self, type_: Type | None, path: str, what: str) -> ArrayType | None:
-        if type_ is None or isinstance(type_, ArrayType):
-            return type_
-        self.fail(path, f"{what} works on arrays", _text(type_), "an array")
-        return None
-
-    def _matrix(
-        self, type_: Type | None, path: str, what: str
-    ) -> tuple[ArrayType, ArrayType] | None:
-        outer = self._array(type_, path, what)
-        if outer is None:
-            return None
-        if not isinstance(outer.element, ArrayType):
-            self.fail(path, f"{what} works on arrays of arrays", _text(outer), "[[T]m]n",
-                      "zip after it" if isinstance(outer.element, TupleType) else "")  # fmt: skip
-            return None
-        return outer, outer.element
-
-    def _product(self, left: Expr, right: Expr, element: Type, path: str) -> Type | None:
-        if len(left.terms) * len(right.terms) > 256:
-            self.fail(path, "the length has too many terms", "", "256", "fewer different pads")
-            return None
-        return self._made(ArrayType(element, left * right), path)
-
-    def _made(self, type_: ArrayType, path: str) -> Type | None:
-        """The type itself, unless it has grown beyond what can be worked with."""
-        if self._memory is not None:
-            return type_  # a part of a program that was found to be within the bounds
-        if list(expression_problems(type_.length, self._names, path, "a length")):
-            self.fail(path, "the length has grown too large", "", "", "fewer nested divisions")
-            return None
-        if type_is_too_large(type_):
-            allowed = f"{MAX_TYPE_DEPTH} levels, {MAX_TUPLE_LEAVES} components"
-            self.fail(path, "the type has grown too large", "", allowed)
-            return None
-        return type_
-
-    def _same(self, expected: Type, found: Type, path: str, what: str) -> bool:
-        """Types agree; lengths that differ only as symbols become obligations."""
-        match expected, found:
-            case ScalarType(), ScalarType():
-                return True
-            case VectorType(), VectorType():
-                return self._equal(expected.width, found.width, path, f"vector widths in {what}")
-            case ArrayType(), ArrayType():
-                return self._equal(
-                    expected.length, found.length, path, f"lengths in {what}"
-                ) and self._same(expected.element, found.element, path, what)
-            case TupleType(), TupleType() if len(expected.items) == len(found.items):
-                return all(
-                    self._same(a, b, path, what)
-                    for a, b in zip(expected.items, found.items, strict=True)
-                )
-            case _:
-                self.fail(path, f"{what} has another type", _text(found), _text(expected))
-                return False
-
-    def _equal(self, left: Expr, right: Expr, path: str, what: str) -> bool:
-        return self._oblige(path, "equal-length", left, Relation.EQ, right, f"{what} are equal")
-
-    def _oblige(
-        self, path: str, rule: str, left: Expr, relation: Relation, right: Expr, sentence: str
-    ) -> bool:
-        """Note what must hold; drop what always does; report what never can (then False)."""
-        verdict = decide(left, relation, right, self._sizes, self._may_be_zero)
-        if verdict is None:
-            self.obligations.append(Obligation(path, rule, left, relation, right, sentence))
-        elif not verdict:
-            names = sorted((left.names() | right.names()) & self._sizes.keys())
-            found = f"{left} and {right}" + "".join(f", {n} = {self._sizes[n]}" for n in names)
-            self.fail(path, f"{rule}: {sentence}", found, f"{left} {relation.value} {right}")
-        return verdict is not False
-
-    def _known(self, expression: Expr, path: str, what: str) -> bool:
-        found = list(expression_problems(expression, self._names, path, what))
-        self.problems += found
-        if found:
-            return False
-        # "/" is exact: what it divides must leave no remainder.
-        return all(
-            self._oblige(path, "requirement", atom.denominator, Relation.DIVIDES, atom.numerator,
-                         f"{what} divides with nothing left")
-            for atom in walk_atoms(expression)
-            if isinstance(atom, Quotient) and atom.exact
-        )  # fmt: skip
-
-    def _check_finite(self, value: float, path: str) -> None:
-        if not math.isfinite(value):
-            self.fail(path, "a constant must be finite", str(value), "a float", "-3.4e38 for -inf")
 
     def _check_name(self, name: str, path: str) -> None:
         if not is_name(name):
@@ -570,8 +460,3 @@ class _Checker:
             self.fail(
                 path, "unroll is neither 0 nor 1", str(unroll), "0, 1, or a parameter in {0, 1}"
             )
-
-
-def _text(type_: Type) -> str:
-    text = str(type_)
-    return text if len(text) <= 200 else text[:199] + "…"

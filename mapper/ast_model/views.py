@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
-from mapper.ast_model.index_expr import Expr, Symbol, exact_div, floor_div, modulo, symbol
+from mapper.ast_model.index_expr import Expr, Symbol, const, exact_div, floor_div, modulo, symbol
 from mapper.ast_model.loop_nest import (
     Buffer,
     Constant,
@@ -268,6 +268,13 @@ def buffer_destination(buffer: Buffer, type_: Type, indices: tuple[Expr, ...] = 
         lane = lane_symbol(type_.width)
         return ScalarDestination(buffer, (*indices, lane_expr(type_.width)), (), lane)
     return ScalarDestination(buffer, indices, (), None)
+
+
+def destination_buffer(destination: Destination) -> Buffer:
+    """The buffer that a destination writes to."""
+    while isinstance(destination, ArrayDestination):
+        destination = destination.at(const(0))
+    return destination.buffer
 
 
 def as_array_destination(destination: Destination) -> ArrayDestination:
