@@ -97,16 +97,21 @@ def _keep_failures(
     folder: Path,
     shrink: bool,
 ) -> None:
-    """Write every new failing case; one of each sort is made small."""
+    """Write each new program that fails; one of each sort of fault is made small."""
     from nestmap.soundness.case_files import write_case
     from nestmap.soundness.judges import Fault
     from nestmap.soundness.shrinking import shrink as shrunk_case
 
     seen: set[str] = set()
+    written: set[tuple[int, str]] = set()
     for failure in result.failures[first:]:
         faults = tuple(Fault(**fault) for fault in failure.faults)
         value: dict[str, Any] = failure.value
         label = faults[0].label
+        if (failure.draft, label) in written:
+            # Another mapping of the same program: it is in the file of results.
+            continue
+        written.add((failure.draft, label))
         if shrink and label not in seen and len(seen) < _SHRUNK:
             seen.add(label)
             with Progress(f"making a failure small ({label})"):

@@ -23,6 +23,7 @@ FUNCTIONS = (
     UserFunction("half", ("v",), Apply(Op.MUL, ("v", 0.5))),
     UserFunction("mixed", ("v", "w"), Apply(Op.FMA, ("v", 2.0, Apply(Op.SUB, ("v", "w"))))),
     UserFunction("larger", ("v", "w"), Apply(Op.MAX, ("v", Apply(Op.ADD, ("w", 1.0))))),
+    UserFunction("lanes", ("acc", "v"), Apply(Op.ADD, ("acc", Apply(Op.SUM, ("v",))))),
 )
 
 Scope = tuple[tuple[Ref, Shape], ...]

@@ -81,7 +81,6 @@ def _for_each(
 
 def _stage(growth: Growth, node: Node, shape: Shape, scope: Scope, depth: int) -> Viewed:
     """A perfect nest or a reduce over all of ``node``."""
-    last = shape.lengths[-1]
     kinds = ["nest", "zip", "vectors", "sum"]
     if shape.rank > 1:
         kinds += ["sum", "array sum", "array sum"]
@@ -94,7 +93,7 @@ def _stage(growth: Growth, node: Node, shape: Shape, scope: Scope, depth: int) -
         other = growth.other_like(shape, scope)
         if other is not None:
             return _zipped(growth, node, other, shape)
-    widths = [w for w in _WIDTHS if last.value is not None and last.value % w == 0]
+    widths = _widths(shape.lengths[-1])
     if kind == "vectors" and widths:
         width, place = growth.choose.pick(widths), shape.rank - 1
         vectors = growth.build.at_depth(lambda a: as_vector(width, a), node, place)
@@ -167,6 +166,8 @@ def _scalar_sum(growth: Growth, node: Node, shape: Shape, scope: Scope, depth: i
     unroll = _unrolled(growth)
     outer = shape.rank - 1
     staged = choose.chance(30) and growth.room(shape.rank)
+    widths = _widths(shape.lengths[-1])
+    width = choose.pick(widths) if widths and choose.chance(25) else 0
 
     def total(row: Node) -> Node:
         values: Node = row
@@ -177,8 +178,13 @@ def _scalar_sum(growth: Growth, node: Node, shape: Shape, scope: Scope, depth: i
             values = same_shape(
                 growth, To(growth.memory(depth + outer), nest), Shape(shape.lengths[-1:])
             )
+        if width:
+            # Vectors, each added up over its lanes.
+            values, combined = as_vector(width, values), "lanes"
+        else:
+            combined = function
         return growth.build.reduce(
-            lambda acc, x: call(function, acc, x), zero, values, unroll=unroll
+            lambda acc, x: call(combined, acc, x), zero, values, unroll=unroll
         )
 
     nest = growth.build.nest
@@ -187,6 +193,11 @@ def _scalar_sum(growth: Growth, node: Node, shape: Shape, scope: Scope, depth: i
     if outer and choose.chance(60):
         return growth.build.at_depth(Join, written, outer - 1), Shape(shape.lengths[:-1])
     return written, kept
+
+
+def _widths(length: Length) -> list[int]:
+    """The vector widths that divide a known length."""
+    return [w for w in _WIDTHS if length.value is not None and length.value % w == 0]
 
 
 def _array_sum(growth: Growth, node: Node, shape: Shape, depth: int) -> Viewed:

@@ -86,7 +86,7 @@ def test_drafts_cover_what_a_campaign_promises() -> None:
         *(("view between producer and consumer", view) for view in views),
         *(("view of a result", view) for view in ("join", "pad", "transpose", "reorder", "split")),
         *(("kind of let", kind) for kind in ("stored", "computed scalar")),
-        *(("reduction", function) for function in ("add", "max", "min")),
+        *(("reduction", function) for function in ("add", "max", "min", "lanes")),
         ("named sizes", "yes"),
         ("inputs", "3"),
         ("written in every round of a reduction", "yes"),
