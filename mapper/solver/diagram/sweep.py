@@ -197,7 +197,8 @@ def _extend_rows(
 def _survivors(keep: Any, shape: tuple[int, int]) -> tuple[Array, Array]:
     """Rows and values of the extensions to keep, in the order of the rows."""
     states, values = shape
-    if not is_array(keep) or keep.ndim == 0:
+    # One truth for all extensions may come as a column of one row and one value.
+    if not is_array(keep) or keep.size == 1:
         if not keep:
             return np.zeros(0, np.intp), np.zeros(0, np.intp)
         return (
