@@ -206,6 +206,7 @@ def test_an_expression_means_what_python_means(text: str):
 @given(st.lists(conditions(1), min_size=1, max_size=3))
 @example(["(c**20 * b**20) % 7 == 1", "c**30 > 3**29 * b"])
 @example(["c**64 / (b + 1)**64 > 2**64"])
+@example(["-a == -a//-c or -b == -2"])  # nothing is known of a lone state's three values
 def test_solvers_find_the_configurations_of_a_space(texts: list[str]):
     used = {n.id for t in texts for n in ast.walk(ast.parse(t)) if isinstance(n, ast.Name)}
     parameters = tuple(parameter for parameter in PARAMETERS if parameter.name in used)
