@@ -101,7 +101,7 @@ def brute_force(space: Space) -> set[tuple[int, ...]]:
     return found
 
 
-OPTIONS = st.builds(RuleOptions, st.booleans(), st.booleans())
+OPTIONS = st.builds(RuleOptions, st.booleans(), st.booleans(), free_grid=st.booleans())
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
