@@ -19,7 +19,7 @@ WORD = 63
 
 
 @dataclass(slots=True)
-class _Chain:
+class Chain:
     """The rest of conjunctions from a level on: a literal, and what follows if it is true."""
 
     place: int
@@ -31,7 +31,7 @@ class _Chain:
 
 
 @dataclass(slots=True)
-class _Goal:
+class Goal:
     """What a conjunction sets when its literals hold: a flag, or an arm that waits for flags.
 
     ``first`` and ``last`` are the levels at which it can be set, ``end`` the last one at which
@@ -94,20 +94,25 @@ class LevelProgram:
 @dataclass(slots=True)
 class Automaton:
     """Programs by level. Words ``2k`` and ``2k + 1`` for ``k < pairs`` hold arms and flags in
-    matching places: a bit in both breaks a constraint."""
+    matching places: a bit in both breaks a constraint. ``chains`` and ``goals`` are what the
+    bits stand for."""
 
     words: int
     pairs: int
     start: list[int]
     levels: list[LevelProgram]
+    chains: list[Chain] = field(default_factory=list[Chain])
+    goals: list[Goal] = field(default_factory=list[Goal])
+    chain_bits: dict[int, Bit] = field(default_factory=dict[int, Bit])
+    goal_bits: dict[int, Bit] = field(default_factory=dict[int, Bit])
 
 
 class _Builder:
     def __init__(self, events: Events, levels: int) -> None:
         self.levels = levels
-        self.chains: list[_Chain] = []
+        self.chains: list[Chain] = []
         self._known: dict[tuple[int, int, int, int], int] = {}
-        self.goals: list[_Goal] = [_Goal(is_flag=True) for _ in events.flags]
+        self.goals: list[Goal] = [Goal(is_flag=True) for _ in events.flags]
         self._arms: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
         self.impossible = False
         for flag, alternatives in enumerate(events.flags):
@@ -125,7 +130,7 @@ class _Builder:
             known = self._arms.get(key)
             if known is None:
                 known = self._arms[key] = len(self.goals)
-                self.goals.append(_Goal(on, off, outcome))
+                self.goals.append(Goal(on, off, outcome))
             goal = known
         if not literals:
             if goal == KILL:
@@ -141,7 +146,7 @@ class _Builder:
             known = self._known.get(key4)
             if known is None:
                 known = self._known[key4] = len(levels)
-                levels.append(_Chain(place, mask, follows, goal))
+                levels.append(Chain(place, mask, follows, goal))
             if follows != KILL:
                 chain = levels[follows]
                 chain.first = min(chain.first, place)
@@ -227,7 +232,16 @@ def build_automaton(events: Events, levels: int) -> Automaton | None:
         bit = Bit(2 * pairs + word, position)
         (chain_bits if is_chain else goal_bits)[index] = bit
     words = 2 * pairs + -(-bit_slots.used // WORD)
-    automaton = Automaton(words, pairs, [0] * words, [LevelProgram() for _ in range(levels)])
+    automaton = Automaton(
+        words,
+        pairs,
+        [0] * words,
+        [LevelProgram() for _ in range(levels)],
+        chains,
+        goals,
+        chain_bits,
+        goal_bits,
+    )
     for index, goal in enumerate(goals):
         if goal.from_start and goal.end >= 0:
             _set(automaton.start, goal_bits[index])

@@ -10,17 +10,27 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from mapper.constraint_rules.predicate import And, CodeVariable, Predicate, Variable
+from mapper.constraint_rules.predicate import (
+    And,
+    CodeVariable,
+    ParameterVariable,
+    Predicate,
+    Variable,
+)
 from mapper.errors import LimitError, Problem
 from mapper.solver.diagram.automaton import build_automaton
 from mapper.solver.diagram.bit_sweep import bit_sweep
 from mapper.solver.diagram.events import EventCompiler, NotBooleanError, reordered, scopes_of
 from mapper.solver.diagram.expression import Graph
 from mapper.solver.diagram.layers import Diagram, Layer
-from mapper.solver.diagram.order import decide_order, group_order
-from mapper.solver.diagram.sweep import sweep
+from mapper.solver.diagram.order import Strategy, decide_order, group_order
+from mapper.solver.diagram.sweep import TooManyArcsError, sweep
 from mapper.solver.limits import Watch
 from mapper.solver.space import Space
+
+_FIRST_ARCS = 1 << 18
+_MORE_ARCS = 4
+_NOBODY = ParameterVariable("")
 
 
 def compile_space(
@@ -73,18 +83,28 @@ def compile_arithmetic(space: Space, watch: Watch, first: Collection[Variable] =
     if any(not graph.nodes[root].high for root in roots):
         return empty_diagram(names, fixed)
     scopes = [graph.nodes[root].scope for root in roots]
-    order = decide_order([len(domains[variable]) for variable in open_names], scopes)
-    order.sort(key=lambda place: open_names[place] not in first)
-    ordered = [open_names[place] for place in order]
-    graph.reorder(ordered)
-    layers = sweep(graph, roots, [domains[variable] for variable in ordered], watch)
-    return Diagram(layers, names, fixed)
+    sizes = [len(domains[variable]) for variable in open_names]
+    # No order is good for every space, so they race: each gets a number of arcs, then more.
+    allowed = _FIRST_ARCS
+    while True:
+        for strategy in Strategy:
+            order = decide_order(sizes, scopes, strategy)
+            order.sort(key=lambda place: open_names[place] not in first)
+            ordered = [open_names[place] for place in order]
+            graph.reorder(ordered)
+            try:
+                layers = sweep(graph, roots, [domains[v] for v in ordered], watch, allowed)
+            except TooManyArcsError:
+                continue
+            return Diagram(layers, names, fixed)
+        allowed *= _MORE_ARCS
 
 
 def empty_diagram(names: list[Variable], fixed: dict[Variable, int]) -> Diagram:
     """The diagram without a solution."""
     none = np.zeros(0, np.int32)
-    variable = next((name for name in names if name not in fixed), names[0])
+    # One layer without arcs, of whatever variable: the root leads nowhere.
+    variable = next((name for name in names if name not in fixed), _NOBODY)
     return Diagram([Layer(variable, (0,), 1, 0, none, none, none)], names, fixed)
 
 

@@ -96,6 +96,28 @@ def _scope(conjunction: Conjunction, of_flag: Sequence[int]) -> int:
     return scope
 
 
+def part_of(events: Events, inside: int, needed: int) -> Events:
+    """The conjunctions that speak of variables in a bit mask only, some of them ``needed`` ones,
+    and the flags within the mask."""
+    of_flag: list[int] = []
+    for alternatives in events.flags:
+        scope = 0
+        for conjunction in alternatives:
+            scope |= _scope(conjunction, of_flag)
+        of_flag.append(scope)
+    scopes = [_scope(kill, of_flag) for kill in events.kills]
+    kept = tuple(
+        kill
+        for kill, scope in zip(events.kills, scopes, strict=True)
+        if scope & needed and not scope & ~inside
+    )
+    flags = tuple(
+        alternatives if not scope & ~inside else ()
+        for alternatives, scope in zip(events.flags, of_flag, strict=True)
+    )
+    return Events(kept, flags, events.allowed)
+
+
 def reordered(events: Events, order: Sequence[int]) -> Events:
     """The same with variable ``order[i]`` in place ``i``."""
     places = {place: new for new, place in enumerate(order)}

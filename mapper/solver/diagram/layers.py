@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,7 @@ from numpy.typing import NDArray
 
 from mapper.constraint_rules.predicate import Variable
 from mapper.errors import LimitError, Problem
-from mapper.solver.diagram.grouping import Indices
-from mapper.solver.limits import DEFAULT_LIMITS, Watch
+from mapper.solver.limits import Watch
 
 Array = NDArray[Any]
 # Sums of counts below this fit in 64 bits; the bound is compared with inexact floats.
@@ -156,10 +156,39 @@ class Diagram:
         watch.refuse_beyond(count * 8 * len(self.variables), "the table of solutions")
         if not count:
             return self._table({}, 0)
+        chosen, _ = self._expand(self.layers, watch)
+        return self._table(chosen, count)
+
+    def prefixes(
+        self, decided: int, watch: Watch | None = None
+    ) -> tuple[SolutionTable, Array, Array]:
+        """The different beginnings of solutions, how many solutions each has, and where it ends.
+
+        A beginning is what the first ``decided`` layers choose; the table has these variables
+        only, those with one value first.
+        """
+        watch = watch or Watch()
+        layers = self.layers[:decided]
+        rows = prefix_counts(layers, self.count)
+        allowed = watch.limits.solutions
+        if allowed is not None and rows > allowed:
+            raise LimitError(
+                Problem("", "there are too many combinations of values", str(rows), f"{allowed}",
+                        "pin or forbid values")
+            )  # fmt: skip
+        watch.refuse_beyond(rows * 8 * (decided + 1), "the table of combinations")
+        chosen, state = self._expand(layers, watch)
+        fixed = {name: np.full(rows, value) for name, value in self.fixed.items()}
+        columns = {**fixed, **chosen}
+        table = SolutionTable(tuple(columns), tuple(columns.values()), rows)
+        return table, self.suffixes[decided][state], state
+
+    def _expand(self, layers: Sequence[Layer], watch: Watch) -> tuple[dict[Variable, Array], Array]:
+        """Every path through the layers: the values chosen, and the state it ends in."""
         state = np.zeros(1, np.int32)
         parents: list[Array | None] = []
         values: list[Array] = []
-        for layer in self.layers:
+        for layer in layers:
             watch.tick()
             starts = layer.starts
             degree = starts[1:] - starts[:-1]
@@ -170,91 +199,47 @@ class Diagram:
             else:
                 ends = np.cumsum(own)
                 parent = np.repeat(np.arange(len(state), dtype=np.int32), own)
-                offset = np.arange(int(ends[-1])) - np.repeat(ends - own, own)
-                arc = starts[state][parent] + offset
+                arc = np.arange(int(ends[-1])) + (starts[state] - ends + own)[parent]
                 parents.append(parent)
             values.append(layer.value[arc])
             state = layer.target[arc]
         chosen: dict[Variable, Array] = {}
         index: Array | None = None
         for layer, parent, value in zip(
-            reversed(self.layers), reversed(parents), reversed(values), strict=True
+            reversed(layers), reversed(parents), reversed(values), strict=True
         ):
-            domain = _as_array(layer.domain)
+            domain = as_array(layer.domain)
             chosen[layer.variable] = domain[value if index is None else value[index]]
             if parent is not None:
                 index = parent if index is None else parent[index]
-        return self._table(chosen, count)
+        return chosen, state
 
     def sample(self, number: int, seed: int) -> SolutionTable:
         """``number`` solutions drawn uniformly and independently, the same for one seed.
 
         The table is empty if there are no solutions.
         """
-        total = self.count
-        if not total or not number:
-            return self._table({}, 0)
-        if total < _SAFE:
-            return self._sample_small(number, seed)
-        return self._sample_large(number, seed)
+        return self.at_ranks(ranks_below(self.count, number, Random(seed)))
 
-    def _sample_small(self, number: int, seed: int) -> SolutionTable:
-        """Draws the ranks of solutions, then reads each solution off its rank."""
-        ranks = np.random.default_rng(seed).integers(0, self.count, size=number)
-        return self.at_ranks(ranks)
+    def sample_distinct(self, number: int, seed: int) -> SolutionTable:
+        """``number`` different solutions, every choice of that many equally likely, or all."""
+        return self.at_ranks(distinct_ranks_below(self.count, number, Random(seed)))
 
-    def at_ranks(self, ranks: Array) -> SolutionTable:
+    def at_ranks(self, ranks: Sequence[int]) -> SolutionTable:
         """The solutions with these numbers, from 0 below ``count``, in the diagram's order."""
-        state = np.zeros(len(ranks), np.int64)
-        left: Array = ranks.copy()
-        chosen: dict[Variable, Array] = {}
-        for layer, behind in zip(self.layers, self.suffixes[1:], strict=True):
-            weights = behind[layer.target]
-            # Within one state the sums stay below its count, so wrapping of the whole is benign.
-            ends = np.cumsum(weights)
-            starts = layer.starts
-            base = (ends - weights)[starts[state]]
-            low, high = starts[state], starts[state + 1] - 1
-            while True:
-                open_rows = low < high
-                if not open_rows.any():
-                    break
-                middle = (low + high) >> 1
-                beyond = (ends[middle] - base <= left) & open_rows
-                low = np.where(beyond, middle + 1, low)
-                high = np.where(open_rows & ~beyond, middle, high)
-            left = left - ((ends - weights)[low] - base)
-            chosen[layer.variable] = _as_array(layer.domain)[layer.value[low]]
-            state = layer.target[low].astype(np.int64)
+        if not len(ranks):
+            return self._table({}, 0)
+        chosen = walk(self.layers, self.suffixes, np.zeros(len(ranks), np.int64), ranks)
         return self._table(chosen, len(ranks))
 
-    def _sample_large(self, number: int, seed: int) -> SolutionTable:
-        """As the small one, with Python's integers."""
-        from random import Random
+    def completions(
+        self, decided: int, states: Array, ranks: Sequence[int]
+    ) -> dict[Variable, Array]:
+        """Ways on from states behind the first ``decided`` layers, by their numbers there.
 
-        random = Random(seed)
-        total = self.count
-        ranks = [random.randrange(total) for _ in range(number)]
-        cumulated: list[dict[int, list[int]]] = [{} for _ in self.layers]
-        picked: list[list[int]] = [[] for _ in self.layers]
-        for rank in ranks:
-            state = 0
-            for depth, layer in enumerate(self.layers):
-                start, end = int(layer.starts[state]), int(layer.starts[state + 1])
-                sums = cumulated[depth].get(state)
-                if sums is None:
-                    behind = self.suffixes[depth + 1][layer.target[start:end]]
-                    sums = cumulated[depth][state] = list(accumulate(int(n) for n in behind))
-                place = bisect_right(sums, rank)
-                if place:
-                    rank -= sums[place - 1]
-                picked[depth].append(int(layer.value[start + place]))
-                state = int(layer.target[start + place])
-        chosen = {
-            layer.variable: _as_array(layer.domain)[np.array(values)]
-            for layer, values in zip(self.layers, picked, strict=True)
-        }
-        return self._table(chosen, number)
+        Rank ``i`` is from 0 below ``suffixes[decided][states[i]]``.
+        """
+        return walk(self.layers[decided:], self.suffixes[decided:], states, ranks)
 
     def _table(self, chosen: dict[Variable, Array], rows: int) -> SolutionTable:
         columns: list[Array] = []
@@ -264,6 +249,108 @@ class Diagram:
             else:
                 columns.append(chosen.get(variable, np.zeros(rows, np.int64)))
         return SolutionTable(self.variables, tuple(columns), rows)
+
+
+def ranks_below(total: int, number: int, random: Random) -> list[int]:
+    """Numbers from 0 below ``total``, each drawn on its own; none if there is nothing to draw."""
+    return [random.randrange(total) for _ in range(number)] if total else []
+
+
+def distinct_ranks_below(total: int, number: int, random: Random) -> list[int]:
+    """``number`` different numbers from 0 below ``total``, in random order, or all of them."""
+    if total <= 4 * number:
+        ranks = list(range(total))
+        random.shuffle(ranks)
+        return ranks[:number]
+    found: dict[int, None] = {}
+    while len(found) < number:
+        found[random.randrange(total)] = None
+    return list(found)
+
+
+def walk(
+    layers: Sequence[Layer], suffixes: Sequence[Array], states: Array, ranks: Sequence[int]
+) -> dict[Variable, Array]:
+    """The paths with these numbers among those from the given states of the first layer.
+
+    ``suffixes`` are the numbers of completions, with one entry more than there are layers.
+    """
+    if any(counts.dtype == object for counts in suffixes):
+        return _walk_wide(layers, suffixes, states, ranks)
+    state = states.astype(np.int64)
+    left = np.array(ranks, np.int64)
+    chosen: dict[Variable, Array] = {}
+    for layer, behind in zip(layers, suffixes[1:], strict=True):
+        weights = behind[layer.target]
+        # Only differences within a state count, so that the running sum may wrap around.
+        ends = np.cumsum(weights)
+        starts = layer.starts
+        low, high = starts[state], starts[state + 1] - 1
+        base = ends[low] - weights[low]
+        while (low < high).any():
+            middle = (low + high) >> 1
+            beyond = (ends[middle] - base <= left) & (low < high)
+            high = np.where(beyond, high, np.maximum(middle, low))
+            low = np.where(beyond, middle + 1, low)
+        left = left - (ends[low] - weights[low] - base)
+        chosen[layer.variable] = as_array(layer.domain)[layer.value[low]]
+        state = layer.target[low].astype(np.int64)
+    return chosen
+
+
+def _walk_wide(
+    layers: Sequence[Layer], suffixes: Sequence[Array], states: Array, ranks: Sequence[int]
+) -> dict[Variable, Array]:
+    """As :func:`walk`, with Python's integers."""
+    sums_of: list[dict[int, list[int]]] = [{} for _ in layers]
+    picked: list[list[int]] = [[] for _ in layers]
+    for begin, rank in zip(states.tolist(), ranks, strict=True):
+        state, left = int(begin), rank
+        for depth, layer in enumerate(layers):
+            start, end = int(layer.starts[state]), int(layer.starts[state + 1])
+            sums = sums_of[depth].get(state)
+            if sums is None:
+                behind = suffixes[depth + 1][layer.target[start:end]]
+                sums = sums_of[depth][state] = list(accumulate(int(n) for n in behind))
+            place = bisect_right(sums, left)
+            left -= sums[place - 1] if place else 0
+            picked[depth].append(int(layer.value[start + place]))
+            state = int(layer.target[start + place])
+    return {
+        layer.variable: as_array(layer.domain)[np.array(values, np.int64)]
+        for layer, values in zip(layers, picked, strict=True)
+    }
+
+
+def reversed_layers(layers: Sequence[Layer]) -> list[Layer]:
+    """The same paths from the end to the root."""
+    found: list[Layer] = []
+    for layer in reversed(layers):
+        order = np.argsort(layer.target, kind="stable")
+        counts = np.bincount(layer.target, minlength=layer.next_states)
+        found.append(
+            Layer(
+                layer.variable,
+                layer.domain,
+                layer.next_states,
+                layer.states,
+                layer.target[order],
+                layer.value[order],
+                layer.source[order],
+                np.concatenate(([0], np.cumsum(counts))),
+            )
+        )
+    return found
+
+
+def prefix_counts(layers: Sequence[Layer], bound: int) -> int:
+    """The number of paths through some layers from the root; ``bound`` is at least as large."""
+    counts: Array = np.ones(1, np.int64 if bound < _SAFE else object)
+    for layer in layers:
+        following = np.zeros(layer.next_states, counts.dtype)
+        np.add.at(following, layer.target, counts[layer.source])
+        counts = following
+    return int(counts.sum())
 
 
 def suffix_counts(layers: Sequence[Layer]) -> list[Array]:
@@ -286,11 +373,9 @@ def suffix_counts(layers: Sequence[Layer]) -> list[Array]:
     return found
 
 
-def _as_array(domain: tuple[int, ...]) -> Array:
+def as_array(domain: tuple[int, ...]) -> Array:
+    """Values as an array, of Python's integers where 64 bits do not hold them."""
     try:
         return np.array(domain, np.int64)
     except OverflowError:
         return np.array(domain, object)
-
-
-__all__ = ["DEFAULT_LIMITS", "Diagram", "Indices", "Layer", "SolutionTable", "suffix_counts"]

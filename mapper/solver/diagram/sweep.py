@@ -26,6 +26,10 @@ Array = NDArray[Any]
 _CHUNK = 1 << 21
 
 
+class TooManyArcsError(Exception):
+    """A diagram grows larger than its caller wants it in this order of variables."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """What happens at a level: constraints to look at, and keys to keep with their users."""
@@ -40,22 +44,34 @@ def sweep(
     roots: Sequence[int],
     domains: Sequence[tuple[int, ...]],
     watch: Watch,
+    most_arcs: int | None = None,
 ) -> list[Layer]:
-    """The layers of all assignments for which every root holds, dead ends included."""
+    """The layers of all assignments for which every root holds, dead ends included.
+
+    TooManyArcsError if there would be more than ``most_arcs``.
+    """
     wide = any(node.wide for node in graph.nodes)
     steps = _plan(graph, roots, len(domains))
     layers: list[Layer] = []
     known: dict[Key, Array] = {}
     states = 1
+    arcs = 0
+    held = 0
     for level, (domain, step) in enumerate(zip(domains, steps, strict=True)):
         watch.tick(level / len(domains))
         values = np.array(domain, dtype=object if wide else np.int64)
-        source, value, known = _extend(graph, level, known, states, values, step, watch, wide)
+        # Where a constraint is settled its operands are filled with zeros, even divisors.
+        with np.errstate(divide="ignore", over="ignore"):
+            source, value, known = _extend(graph, level, known, states, values, step, watch, wide)
+        arcs += len(source)
+        if most_arcs is not None and arcs > most_arcs:
+            raise TooManyArcsError
         columns = list(known.values())
         first, target = group_rows(columns, len(source))
         known = {key: column[first] for key, column in known.items()}
         layer = Layer(graph.order[level], domain, states, len(first), source, value, target)
-        watch.hold(layer.n_bytes, "the decision diagram")
+        held += layer.n_bytes
+        watch.refuse_beyond(held, "the decision diagram")
         layers.append(layer)
         states = len(first)
     return layers
