@@ -35,11 +35,13 @@ from nestmap.completeness.programs import SmallProgram
 from nestmap.completeness.walk import Grid, assignments, without_lone_threads
 
 DEVICE = "pocl"
+# Outcomes of rejected assignments, besides the verdicts that are not right.
 RIGHT = "right"
-REPRESENTED = "right, and an accepted assignment is the same kernel"
-ONE_SIZE = "right for these sizes only"
-NO_CODE = "no code"
-EXAMPLES = 3
+#: Right, and an accepted assignment is the same kernel.
+SAME_KERNEL = "same-kernel"
+#: Right with the first sizes, and not with the second.
+ONE_SIZE = "one-size"
+NO_CODE = "no-code"
 #: Every switch that admits more.
 WIDE = RuleOptions(sequential_fusion=False, replicate_private=True, free_grid=True)
 _NO_CODE = (NestmapError, AssertionError, ValueError)
@@ -51,14 +53,12 @@ RuleSet = tuple[str, ...]
 class Losses:
     """Different kernels that are right and have no accepted assignment.
 
-    They are counted by the rules that their least wrong assignment breaks, with a few of these
-    assignments as examples.
+    They are counted by the rules that their least wrong assignment breaks, with one of these
+    assignments as an example.
     """
 
     kernels: Counter[RuleSet] = field(default_factory=Counter[RuleSet])
-    examples: dict[RuleSet, list[dict[str, Any]]] = field(
-        default_factory=dict[RuleSet, list[dict[str, Any]]]
-    )
+    examples: dict[RuleSet, dict[str, Any]] = field(default_factory=dict[RuleSet, dict[str, Any]])
 
 
 @dataclass
@@ -295,7 +295,7 @@ def _blame(right: list[_Lost], sized: _Sized, found: _Found, result: ProgramResu
             known_wide.add(item.form)
     for item, (rules, wide_rules) in zip(right, least, strict=True):
         if item.form in known:
-            _count(result, item.rules, REPRESENTED)
+            _count(result, item.rules, SAME_KERNEL)
             continue
         _count(result, item.rules, RIGHT)
         lost.append((rules, item))
@@ -317,9 +317,7 @@ def _sum_up(lost: Iterable[tuple[RuleSet, _Lost]], losses: Losses) -> None:
             least[item.form] = rules, item
     for rules, item in least.values():
         losses.kernels[rules] += 1
-        examples = losses.examples.setdefault(rules, [])
-        if len(examples) < EXAMPLES:
-            examples.append(_shown(item.assignment))
+        losses.examples.setdefault(rules, _shown(item.assignment))
 
 
 def _ask_device(sized: _Sized, found: _Found, checks: int, result: ProgramResult) -> None:

@@ -14,8 +14,8 @@ from mapper.errors import InputError, Problem
 from nestmap.completeness.campaign import (
     NO_CODE,
     ONE_SIZE,
-    REPRESENTED,
     RIGHT,
+    SAME_KERNEL,
     Losses,
     ProgramResult,
     RuleSet,
@@ -26,7 +26,7 @@ from nestmap.tuning.campaign_file import commit, versions
 SCHEMA = "nestmap/bench-completeness/1"
 _COLUMNS = (
     RIGHT,
-    REPRESENTED,
+    SAME_KERNEL,
     ONE_SIZE,
     Verdict.SAME_VALUE_RACE.value,
     Verdict.RACE.value,
@@ -64,7 +64,7 @@ def lost_by_kind(
         losses = result.lost_wide if wide else result.lost
         counts.update(losses.kernels)
         for rules, shown in losses.examples.items():
-            examples.setdefault(rules, {"program": result.name, **shown[0]})
+            examples.setdefault(rules, {"program": result.name, **shown})
     return {rules: (count, examples[rules]) for rules, count in counts.most_common()}
 
 
@@ -118,10 +118,9 @@ def _program(result: ProgramResult) -> dict[str, Any]:
         "not_preferred": dict(result.not_preferred),
         "accepted_with_all_switches": dict(result.widened),
         "accepted_kernels": result.accepted_kernels,
-        "rejected": [
-            {"rules": list(rules), "outcomes": dict(outcomes)}
-            for rules, outcomes in sorted(result.rejected.items())
-        ],
+        "rejected": {
+            " ".join(rules): dict(outcomes) for rules, outcomes in sorted(result.rejected.items())
+        },
         "refusals": dict(result.refusals),
         "lost": _losses(result.lost),
         "lost_with_all_switches": _losses(result.lost_wide),
@@ -129,11 +128,11 @@ def _program(result: ProgramResult) -> dict[str, Any]:
     }
 
 
-def _losses(losses: Losses) -> list[dict[str, Any]]:
-    return [
-        {"rules": list(rules), "kernels": count, "examples": losses.examples[rules]}
+def _losses(losses: Losses) -> dict[str, Any]:
+    return {
+        " ".join(rules): {"kernels": count, **losses.examples[rules]}
         for rules, count in sorted(losses.kernels.items())
-    ]
+    }
 
 
 def write_result(path: Path, value: dict[str, Any]) -> None:

@@ -30,8 +30,8 @@ RESTRICTIONS = (
         "gathered vectors",
         "vectorisation",
         "",
-        "lanes that are no neighbours, or have a guard each, are put together one by one: "
-        "slower than the loop they replace (CC'22, section 3.3)",
+        "lanes that are no neighbours, or have a guard each, are put together one by one, which "
+        "has nothing of what vectors are for (CC'22, section 3.3)",
     ),
     _restriction(
         "mixed ids",

@@ -6,8 +6,8 @@ from itertools import permutations
 
 from mapper.constraint_rules.predicate import CodeVariable, LocalSizeVariable
 from mapper.schedule import ScheduleCode
-from nestmap.completeness.walk import Assignment, Grid, assignments
-from tests.unit.kernel_gen.listing1 import strict_space
+from nestmap.completeness.walk import Assignment, Grid, assignments, without_lone_threads
+from tests.unit.kernel_gen.listing1 import assignment, strict_space
 from tests.unit.kernel_gen.test_sound_checker import subject_of
 
 ROWS = """program "rows" { param p in {1, 2} size N = 4 size M = 6 input x : [[float]M]N
@@ -56,3 +56,11 @@ def test_every_parameter_and_local_size_of_the_grid_is_there_once() -> None:
     assert sizes == {((size, 1, 1), p) for size in (1, 2, 3) for p in (1, 2)}
     # A dimension that no map uses is not gone through.
     assert len([a for a in walked if codes_of(a) == (0, 0, 0)]) == 2
+
+
+def test_a_local_map_of_one_work_item_is_sequential() -> None:
+    space = strict_space(subject_of(ROWS))
+    chosen = assignment(space, "A B C", "W0 L0 L1", (2, 1, 1))
+    simpler = without_lone_threads(chosen, KERNEL_OF)
+    assert codes_of(simpler) == (20, 10, 0)
+    assert without_lone_threads(simpler, KERNEL_OF) == simpler
