@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from ortools.sat.python import cp_model
 
 from mapper.constraint_rules.predicate import (
     CodeVariable,
@@ -28,11 +29,13 @@ from mapper.constraint_rules.predicate import (
     variables,
 )
 from mapper.constraint_rules.rule import Constraint, Provenance
+from mapper.solver.bounded_solve import solve_within
 from mapper.solver.diagram.blocks import Block, CodeClass, code_blocks
 from mapper.solver.diagram.compile import compile_arithmetic, conjuncts
 from mapper.solver.diagram.layers import Diagram, SolutionTable, ranks_below
 from mapper.solver.diagram.rows import all_hold
 from mapper.solver.limits import Watch
+from mapper.solver.model import build_model, solver_with
 from mapper.solver.space import Space
 
 Array = NDArray[Any]
@@ -75,6 +78,11 @@ class _Part:
         self._all_shared = all_shared
         self._tables: dict[frozenset[Predicate], _ClassTable] = {}
 
+    @property
+    def has_sizes(self) -> bool:
+        """Whether local sizes belong to it."""
+        return any(isinstance(variable, LocalSizeVariable) for variable, _ in self._entries)
+
     def table(self, code_class: CodeClass, watch: Watch) -> _ClassTable:
         """The values that go with a class, computed once."""
         found = self._tables.get(code_class.residual)
@@ -116,6 +124,7 @@ class JointSpace:
         self._blocks, always = code_blocks(space, self._watch)
         self._names = [variable for variable, _ in space.variables]
         self._size_diagrams: dict[frozenset[Predicate], Diagram] = {}
+        self._feasibility: dict[frozenset[Predicate], bool] = {}
         self._loose = [
             predicate
             for constraint in space.constraints
@@ -340,6 +349,33 @@ class JointSpace:
                 return {name: int(column[row]) for name, column in columns.items()}
         return None
 
+    @cached_property
+    def _promising(self) -> list[list[CodeClass]]:
+        """Of each part the classes that may be feasible: others are left out where it is cheap
+        to know, where a part has no sizes."""
+        found: list[list[CodeClass]] = []
+        for place, part in enumerate(self._parts):
+            classes = list(part.block.classes)
+            if place and not part.has_sizes:
+                classes = [c for c in classes if self._on_universe(part, c).any()]
+            found.append(classes)
+        return found
+
+    def _is_feasible(self, chosen: Sequence[CodeClass]) -> bool:
+        """Whether any parameters and sizes go with classes, as CP-SAT finds it."""
+        residual = frozenset(p for code_class in chosen for p in code_class.residual)
+        known = self._feasibility.get(residual)
+        if known is None:
+            entries = [e for e in self.space.variables if not isinstance(e[0], CodeVariable)]
+            demands = [*self._loose, *sorted(residual, key=str)]
+            space = Space(tuple(entries), tuple(map(_constraint, demands)))
+            solver = solver_with()
+            status = solve_within(self._watch, solver, build_model(space).cp)
+            self._watch.tick()
+            known = status != cp_model.INFEASIBLE
+            self._feasibility[residual] = known
+        return known
+
     def draw_mapping(self, random: Random) -> dict[Variable, int] | None:
         """A mapping and values, or None.
 
@@ -348,12 +384,15 @@ class JointSpace:
         """
         if not self._parts:
             return None
-        chosen = [
-            _weighted(part.block.classes, [c.paths for c in part.block.classes], random)
-            for part in self._parts
-        ]
+        chosen: list[CodeClass] = []
+        for classes in self._promising:
+            if not classes:
+                return None
+            chosen.append(_weighted(classes, [c.paths for c in classes], random))
         if self._sizes_in_main:
             values = self._propose(chosen, random)
+            if values is None and not self._is_feasible(chosen):
+                return None
             if values is not None:
                 codes = self._codes(chosen, random)
                 return {name: codes.get(name, values.get(name, 0)) for name in self._names}
