@@ -244,9 +244,9 @@ class ValuePrinter:
 
     def vector_load(self, load: Load, width: int) -> str:
         """vload where the lanes are neighbours, else a gather."""
+        if load.buffer.name in self.vectors and str(load.indices[-1]) == LANE:
+            return self.register(load.buffer, load.indices)
         if load.buffer.name in self.registers:
-            if str(load.indices[-1]) == LANE:
-                return self.register(load.buffer, load.indices)
             return self.gather(load, width)
         base = lane_base(load.buffer, load.indices, width)
         if base is None:

@@ -22,6 +22,10 @@ CROPPED_REGISTERS = """program "p" { input x : [float]4
 CROPPED_VECTORS = """program "p" { input x : [float]8
   kernel out = pad(0, -1, 0.0, as_scalar(
     map#a(v => let q = to_private(id(v)) in add(q, v), as_vector(4, x)))) }"""
+#: The registers of `t` are written one by one and read as vectors.
+SCALARS_READ_AS_VECTORS = """program "p" { input x : [[float]4]2
+  kernel out = let t = to_private(map#a(r => map#aa(v => id(v), r), x)) in
+    as_scalar(map#b(v => id(v), as_vector(4, join(t)))) }"""
 #: PoCL 3.0-rc2 moved a load of `t` before the store that it reads from.
 WRITTEN_EVERY_ROUND = """program "p" { input x : [[float]4]3
   kernel out =
@@ -39,6 +43,10 @@ CASES = {
     "border of registers": (PADDED_REGISTERS, {"a": "S", "b": "S"}),
     "crop of registers": (CROPPED_REGISTERS, {"a": "S", "b": "S"}),
     "crop of vectors in registers": (CROPPED_VECTORS, {"a": "S"}),
+    "scalars in registers read as vectors": (
+        SCALARS_READ_AS_VECTORS,
+        {"a": "S", "aa": "S", "b": "S"},
+    ),
     "read back in every round": (
         WRITTEN_EVERY_ROUND,
         dict(zip(("a", "aa", "b", "bb", "c", "cc", "e", "ee", "f", "ff"), _FUSED, strict=True)),
