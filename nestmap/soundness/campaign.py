@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -110,17 +110,17 @@ def run_campaign(
     and the same seed goes on with the same cases. DeviceError where a judge itself fails.
     """
     started = time.monotonic()
-    blocks = _blocks(result.seed, result.drafts, device, drafts_a_block)
     with ExitStack() as stack:
         # A thread for each judge, which takes one block after the other.
         threads = {name: stack.enter_context(ThreadPoolExecutor(1)) for name in judges}
         waiting: tuple[_Block, dict[str, Future[list[Fault | None]]]] | None = None
-        ahead = result.cases
+        ahead, following_draft = result.cases, result.drafts
         while result.cases < wanted:
             following = None
             if ahead < wanted:
-                block = next(blocks)
-                del block.drawn[max(0, wanted - ahead) :]
+                most = wanted - ahead
+                block = _block(result.seed, following_draft, device, drafts_a_block, most)
+                following_draft += block.drafts
                 ahead += len(block.drawn) + len(block.broken)
                 cases = [drawn.case for drawn in block.drawn]
                 # While these are judged, the next block is drawn.
@@ -139,14 +139,13 @@ def run_campaign(
     return result
 
 
-def _blocks(seed: int, first: int, device: DeviceProfile, size: int) -> Iterator[_Block]:
-    number = first
-    while True:
-        block = _Block()
-        for _ in range(size):
-            _draw(seed, number, device, block)
-            number += 1
-        yield block
+def _block(seed: int, first: int, device: DeviceProfile, drafts: int, most: int) -> _Block:
+    """The next drafts, fewer than ``drafts`` where they give ``most`` cases before."""
+    block = _Block()
+    while block.drafts < drafts and len(block.drawn) + len(block.broken) < most:
+        _draw(seed, first + block.drafts, device, block)
+    del block.drawn[max(0, most - len(block.broken)) :]
+    return block
 
 
 def _draw(seed: int, number: int, device: DeviceProfile, block: _Block) -> None:

@@ -42,7 +42,7 @@ def test_a_clean_campaign_says_what_it_covered(bench: Callable[..., Result], tmp
 
 
 def test_a_failure_has_an_exit_code_and_a_folder(bench: Callable[..., Result], tmp_path: Path):
-    result = bench("--cases", "12", "--seed", "2", "--no-shrink", "--json", wrong=has_barrier)
+    result = bench("--cases", "8", "--seed", "2", "--no-shrink", "--json", wrong=has_barrier)
     assert result.exit_code == ExitCode.NEGATIVE, result.output
     failures = json.loads(result.stdout)["result"]["failures"]
     folders = list((tmp_path / "failed").iterdir())
