@@ -128,7 +128,9 @@ def cases_of(draft: Draft, device: DeviceProfile, count: int) -> tuple[Case, ...
         return Discarded("no mapping")
     except LimitError:
         return tuple(cases) or Discarded("limit")
-    except (InputError, AssertionError) as error:
+    except BrokenPromise:
+        raise
+    except Exception as error:
         raise _broken("sampling", error, draft_to_json(draft)) from error
     return tuple(cases)
 

@@ -280,6 +280,9 @@ def _fill(
         lives.add(goal_bits[index], goal.first, goal.end)
         if goal.is_flag or index in paired:
             continue
+        if goal.outcome != KILL and goals[goal.outcome].end < 0:
+            # A flag that no conjunction uses has no bit.
+            continue
         on = tuple(goal_bits[f] for f in goal.set_)
         off = tuple(goal_bits[f] for f in goal.unset)
         outcome = None if goal.outcome == KILL else goal_bits[goal.outcome]
