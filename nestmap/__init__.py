@@ -48,10 +48,19 @@ if TYPE_CHECKING:
     )
     from mapper.profiles import load_profile, profile_names
     from mapper.schedule import ScheduleCode
-    from mapper.solver.counting import count_mappings
+    from mapper.solver.counting import Mappings, count_assignments, count_mappings
     from mapper.solver.enumeration import enumerate_assignments
-    from mapper.solver.sampling import complete, sample
+    from mapper.solver.explanation import explain_conflict
+    from mapper.solver.limits import SolveLimits, Watch
+    from mapper.solver.nearest import nearest
+    from mapper.solver.preferences import best
+    from mapper.solver.restrictions import Restrictions, narrowed
+    from mapper.solver.sampling import Measure, complete, sample
     from mapper.solver.space import Space, Violation, check
+    from mapper.solver.strata import by_dimensions, up_to_symmetry
+    from mapper.tuning_space.codec import space_from_json, space_to_json
+    from mapper.tuning_space.document import TuningSpace
+    from mapper.tuning_space.lowering import solver_space
     from nestmap.device_limits import limits_of_device
     from nestmap.subjects import load_subject
 
@@ -94,6 +103,22 @@ _HOME: dict[str, str] = {
     "Space": "mapper.solver.space",
     "Violation": "mapper.solver.space",
     "check": "mapper.solver.space",
+    "Mappings": "mapper.solver.counting",
+    "count_assignments": "mapper.solver.counting",
+    "explain_conflict": "mapper.solver.explanation",
+    "SolveLimits": "mapper.solver.limits",
+    "Watch": "mapper.solver.limits",
+    "nearest": "mapper.solver.nearest",
+    "best": "mapper.solver.preferences",
+    "Restrictions": "mapper.solver.restrictions",
+    "narrowed": "mapper.solver.restrictions",
+    "Measure": "mapper.solver.sampling",
+    "by_dimensions": "mapper.solver.strata",
+    "up_to_symmetry": "mapper.solver.strata",
+    "space_from_json": "mapper.tuning_space.codec",
+    "space_to_json": "mapper.tuning_space.codec",
+    "TuningSpace": "mapper.tuning_space.document",
+    "solver_space": "mapper.tuning_space.lowering",
     "limits_of_device": "nestmap.device_limits",
     "load_subject": "nestmap.subjects",
 }
@@ -106,38 +131,54 @@ __all__ = [
     "InputError",
     "LayerSpec",
     "LimitError",
+    "Mappings",
+    "Measure",
     "Mode",
     "NestmapError",
     "Problem",
+    "Restrictions",
     "RuleOptions",
     "ScheduleCode",
+    "SolveLimits",
     "Space",
     "Store",
     "StoreError",
     "Subject",
+    "TuningSpace",
     "TypeErrors",
     "UnsatisfiableError",
     "Violation",
+    "Watch",
     "__version__",
     "assignment_from_json",
     "assignment_to_json",
+    "best",
+    "by_dimensions",
     "check",
     "complete",
+    "count_assignments",
     "count_mappings",
     "derive_space",
     "enumerate_assignments",
+    "explain_conflict",
     "generate_kernels",
     "limits_of_device",
     "load_profile",
     "load_subject",
     "named_layer",
+    "narrowed",
+    "nearest",
     "parse",
     "profile_names",
     "sample",
+    "solver_space",
+    "space_from_json",
+    "space_to_json",
     "subject_of_layer",
     "subject_of_nest",
     "subject_of_program",
     "to_text",
+    "up_to_symmetry",
 ]
 
 

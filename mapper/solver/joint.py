@@ -23,6 +23,7 @@ from ortools.sat.python import cp_model
 from mapper.constraint_rules.predicate import (
     CodeVariable,
     LocalSizeVariable,
+    Member,
     ParameterVariable,
     Predicate,
     Variable,
@@ -33,6 +34,7 @@ from mapper.solver.bounded_solve import solve_within
 from mapper.solver.diagram.blocks import Block, CodeClass, code_blocks
 from mapper.solver.diagram.compile import compile_arithmetic, conjuncts
 from mapper.solver.diagram.layers import Diagram, SolutionTable, ranks_below
+from mapper.solver.diagram.residual import Residual
 from mapper.solver.diagram.rows import all_hold
 from mapper.solver.limits import Watch
 from mapper.solver.model import build_model, solver_with
@@ -42,6 +44,10 @@ Array = NDArray[Any]
 Item = TypeVar("Item")
 # Draws of parameters and sizes, in growing batches, before what fits is worked out exactly.
 _TRIES = (1 << 10, 1 << 13, 1 << 16)
+_MORE_TRIES = (1 << 16,) * 16
+# Draws that show which classes are feasible, and what is decided one by one beyond them.
+_POOL = 4096
+_FEW_ROWS = 64
 _SOURCE = Provenance("what a choice of codes leaves open", "")
 
 
@@ -76,7 +82,7 @@ class _Part:
         self._predicates = predicates
         self._shared = shared
         self._all_shared = all_shared
-        self._tables: dict[frozenset[Predicate], _ClassTable] = {}
+        self._tables: dict[Residual, _ClassTable] = {}
 
     @property
     def has_sizes(self) -> bool:
@@ -91,7 +97,7 @@ class _Part:
         return found
 
     def _new_table(self, code_class: CodeClass, watch: Watch) -> _ClassTable:
-        predicates = [*self._predicates, *sorted(code_class.residual, key=str)]
+        predicates = [*self._predicates, *code_class.residual]
         mentioned: set[Variable] = set(self._shared) if self._all_shared else set()
         for predicate in predicates:
             mentioned |= variables(predicate) & self._shared
@@ -123,8 +129,8 @@ class JointSpace:
         self._watch = watch or Watch()
         self._blocks, always = code_blocks(space, self._watch)
         self._names = [variable for variable, _ in space.variables]
-        self._size_diagrams: dict[frozenset[Predicate], Diagram] = {}
-        self._feasibility: dict[frozenset[Predicate], bool] = {}
+        self._size_diagrams: dict[Residual, Diagram] = {}
+        self._feasibility: dict[Residual, bool] = {}
         self._loose = [
             predicate
             for constraint in space.constraints
@@ -206,12 +212,48 @@ class JointSpace:
                         joined[left & right] = joined.get(left & right, 0) + count * paths
             others = joined
         for code_class in self._ticking(self._parts[0].block.classes):
-            feasible = _as_bits(self._on_universe(self._parts[0], code_class) > 0)
+            feasible = _as_bits(self._main_feasible(code_class))
             ways = sum(count for other, count in others.items() if other & feasible)
             self.counted += code_class.paths * ways
         return self.counted
 
     counted = 0
+
+    def _main_feasible(self, code_class: CodeClass) -> Array:
+        """For each combination of the shared parameters whether some values go with a class of
+        the main part. A few draws show most; for the rest CP-SAT decides."""
+        main, rows = self._parts[0], self._universe.rows
+        if not self._sizes_in_main or rows > _FEW_ROWS:
+            return self._on_universe(main, code_class) > 0
+        sizes, demands = self._sizes_of([code_class])
+        found = np.zeros(rows, np.bool_)
+        if not sizes.count or not rows:
+            return found
+        pool = self._pool
+        columns = dict(zip(pool.variables, pool.columns, strict=True))
+        random = Random(code_class.paths)
+        table = sizes.at_ranks(ranks_below(sizes.count, pool.rows, random))
+        columns |= dict(zip(table.variables, table.columns, strict=True))
+        fitting = all_hold(demands, self.space.domains, columns, pool.rows)
+        found[np.unique(self._pool_rows[fitting])] = True
+        for row in np.flatnonzero(~found):
+            given = self._universe.assignment(int(row)).items()
+            pins = [Member(name, frozenset({value})) for name, value in given]
+            found[row] = self._is_feasible([code_class], pins)
+        return found
+
+    @cached_property
+    def _pool(self) -> SolutionTable:
+        """Some choices of the parameters, to try classes with."""
+        return self._parameters.at_ranks(ranks_below(self._parameters.count, _POOL, Random(_POOL)))
+
+    @cached_property
+    def _pool_rows(self) -> Array:
+        """For each choice of the pool its combination of the shared parameters."""
+        theirs = _keys(self._universe, self._shared, self.space)
+        order = np.argsort(theirs)
+        ours = _keys(self._pool, self._shared, self.space)
+        return order[np.searchsorted(theirs[order], ours)]
 
     def mappings(self) -> Iterator[dict[Variable, int]]:
         """Every choice of codes with which some parameters and sizes go, each once."""
@@ -315,15 +357,17 @@ class JointSpace:
         names = {variable for variable, _ in entries}
         demands = [p for code_class in chosen for p in code_class.residual]
         demands += [p for p in self._loose if not names.isdisjoint(variables(p))]
-        alone = frozenset(p for p in demands if variables(p) <= names)
+        alone = tuple(p for p in demands if variables(p) <= names)
         diagram = self._size_diagrams.get(alone)
         if diagram is None:
-            constraints = tuple(_constraint(p) for p in sorted(alone, key=str))
+            constraints = tuple(map(_constraint, alone))
             diagram = compile_arithmetic(Space(tuple(entries), constraints), self._watch)
             self._size_diagrams[alone] = diagram
-        return diagram, [p for p in demands if p not in alone]
+        return diagram, [p for p in demands if not variables(p) <= names]
 
-    def _propose(self, chosen: Sequence[CodeClass], random: Random) -> dict[Variable, int] | None:
+    def _propose(
+        self, chosen: Sequence[CodeClass], random: Random, batches: Sequence[int]
+    ) -> dict[Variable, int] | None:
         """Parameters and sizes that go with classes, drawn and refused until some fit.
 
         Exact where it answers: whatever fits is equally likely. None after many tries.
@@ -332,7 +376,7 @@ class JointSpace:
         sizes, demands = self._sizes_of(chosen)
         if not parameters.count or not sizes.count:
             return None
-        for tries in _TRIES:
+        for tries in batches:
             self._watch.tick()
             tables = [
                 diagram.at_ranks(ranks_below(diagram.count, tries, random))
@@ -361,13 +405,13 @@ class JointSpace:
             found.append(classes)
         return found
 
-    def _is_feasible(self, chosen: Sequence[CodeClass]) -> bool:
+    def _is_feasible(self, chosen: Sequence[CodeClass], also: Sequence[Predicate] = ()) -> bool:
         """Whether any parameters and sizes go with classes, as CP-SAT finds it."""
-        residual = frozenset(p for code_class in chosen for p in code_class.residual)
+        residual = (*(p for code_class in chosen for p in code_class.residual), *also)
         known = self._feasibility.get(residual)
         if known is None:
             entries = [e for e in self.space.variables if not isinstance(e[0], CodeVariable)]
-            demands = [*self._loose, *sorted(residual, key=str)]
+            demands = [*self._loose, *residual]
             space = Space(tuple(entries), tuple(map(_constraint, demands)))
             solver = solver_with()
             status = solve_within(self._watch, solver, build_model(space).cp)
@@ -390,9 +434,11 @@ class JointSpace:
                 return None
             chosen.append(_weighted(classes, [c.paths for c in classes], random))
         if self._sizes_in_main:
-            values = self._propose(chosen, random)
-            if values is None and not self._is_feasible(chosen):
-                return None
+            values = self._propose(chosen, random, _TRIES)
+            if values is None:
+                if not self._is_feasible(chosen):
+                    return None
+                values = self._propose(chosen, random, _MORE_TRIES)
             if values is not None:
                 codes = self._codes(chosen, random)
                 return {name: codes.get(name, values.get(name, 0)) for name in self._names}

@@ -6,20 +6,21 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from math import prod
 from typing import Annotated
 
 import typer
 
+from mapper.constraint_rules.catalogue import contexts_of
+from mapper.constraint_rules.predicate import CodeVariable
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, LimitError, Problem, UnsatisfiableError
-from mapper.pipeline import Assignment, answer_to_json, rule_counts
+from mapper.pipeline import Assignment, answer_to_json
 from mapper.solver.restrictions import narrowed
 from mapper.solver.space import Space
+from nestmap.cli.counts import write_count
 from nestmap.cli.drawing import write_mapping
-from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.explanations import empty_space_error
-from nestmap.cli.output import Progress, note, write_json, write_table, write_text
+from nestmap.cli.output import Progress, note, write_json
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
@@ -41,16 +42,6 @@ from nestmap.restrictions import read_restrictions
 
 DEFAULT_LIMIT = 10
 
-# The six kinds of CC'22, Table 4, and the rules that make up each in paper mode.
-TABLE_4: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("private memory", ("private-memory-scoping",)),
-    ("shared memory", ("shared-memory-scoping",)),
-    ("duplicate scheduling", ("duplicate-scheduling",)),
-    ("local thread indexing dimensionality", ("thread-dimensionality",)),
-    ("local thread indexing hierarchy", ("local-hierarchy",)),
-    ("exhaustive thread indexing", ("exhaustive-indexing",)),
-)
-
 
 def solve(
     x: XArgument,
@@ -66,6 +57,28 @@ def solve(
     pin: PinOption = None,
     forbid: ForbidOption = None,
     prefer: PreferOption = None,
+    joint: Annotated[
+        bool,
+        typer.Option(
+            "--joint",
+            help="Count or draw assignments of schedules, parameters and local sizes together, "
+            "each equally likely, instead of mappings.",
+        ),
+    ] = False,
+    stratify: Annotated[
+        bool,
+        typer.Option(
+            "--stratify", help="Count, or draw equally many, for each set of dimensions used."
+        ),
+    ] = False,
+    up_to_symmetry: Annotated[
+        bool,
+        typer.Option(
+            "--up-to-symmetry",
+            help="Of mappings that differ by permuted dimensions, take the one that uses 0 "
+            "before 1 before 2.",
+        ),
+    ] = False,
     time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
@@ -78,6 +91,11 @@ def solve(
                                        ("--limit", limit is not None)) if given]  # fmt: skip
     if len(chosen) > 1:
         raise InputError(Problem("", "these options exclude each other", ", ".join(chosen), "one"))
+    if (joint or stratify) and not (count or sample is not None):
+        raise InputError(
+            Problem("--joint, --stratify", "say what is counted or drawn", "",
+                    "with --count or --sample")
+        )  # fmt: skip
     if prefer and (count or sample is not None):
         raise InputError(
             Problem("--prefer", "preferences order what is enumerated: they change neither a "
@@ -87,28 +105,26 @@ def solve(
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
     request = replace(request, restrictions=restrictions)
     space = narrowed(request.space, restrictions)
+    if (stratify or up_to_symmetry) and not request.subject.nests:
+        raise InputError(
+            Problem("", "a tuning space has no dimensions", "--stratify or --up-to-symmetry")
+        )
+    if up_to_symmetry:
+        space = without_symmetric(request, space)
     if count:
-        if request.subject.tuning_space is not None:
-            _count_configurations(request, space, time_limit, json_output)
-        else:
-            _count(request, space, time_limit, json_output)
+        write_count(request, space, time_limit, json_output, joint=joint, stratify=stratify)
     elif sample is not None:
-        found = _sampled(request, space, sample, seed, time_limit)
-        _write(request, found, json_output)
+        draw = _stratified if stratify else _sampled
+        _write(request, draw(request, space, sample, seed, time_limit, joint), json_output)
     else:
         # Tables are read by people, lines of JSON by programs, which want all of them.
         most = (0 if json_output else DEFAULT_LIMIT) if limit is None else limit
         if prefer:
             _enumerate_preferred(request, most or None, time_limit, json_output)
-        elif _is_tree(request):
+        elif _is_tree(request) or request.subject.tuning_space is not None:
             _enumerate_mappings(request, space, most or None, time_limit, json_output)
         else:
             _enumerate(request, space, most or None, time_limit, seed, json_output)
-
-
-def table_4(counts: dict[str, int]) -> dict[str, int]:
-    """The numbers of constraint instances in the six kinds of CC'22, Table 4."""
-    return {name: sum(counts.get(rule, 0) for rule in rules) for name, rules in TABLE_4}
 
 
 def _write(request: Request, found: Iterator[Assignment], json_output: bool) -> int:
@@ -159,7 +175,7 @@ def _enumerate(
             raise
         # Some spaces are too large for one model. Draws fix the parameters first.
         note(f"too large to enumerate, so these are drawn at random ({error.problems[0].message})")
-        _write(request, _sampled(request, space, limit, seed, time_limit), json_output)
+        _write(request, _sampled(request, space, limit, seed, time_limit, False), json_output)
         return
     with found:
         number = _write(request, found, json_output)
@@ -254,77 +270,56 @@ def _out_of_time(request: Request, number: int, time_limit: float) -> LimitError
     )  # fmt: skip
 
 
-def _sampled(
-    request: Request, space: Space, number: int, seed: int, time_limit: float
-) -> Iterator[Assignment]:
-    from mapper.solver.sampling import sample
+def without_symmetric(request: Request, space: Space) -> Space:
+    """The space with one of the mappings that differ by permuted dimensions."""
+    from mapper.solver.strata import up_to_symmetry
 
-    started = time.monotonic()
+    kernels = [
+        [CodeVariable(map_id) for map_id in context.map_ids]
+        for context in contexts_of(request.subject.nests)
+    ]
+    return up_to_symmetry(space, kernels)
+
+
+def _sampled(
+    request: Request, space: Space, number: int, seed: int, time_limit: float, joint: bool
+) -> Iterator[Assignment]:
+    from mapper.solver.limits import SolveLimits, Watch
+    from mapper.solver.sampling import Measure, sample
+
     given = 0
+    measure = Measure.ASSIGNMENTS if joint else Measure.MAPPINGS
+    watch = Watch(SolveLimits(time_s=seconds_or_none(time_limit)))
     try:
-        for assignment in sample(space, number, seed, request.restrictions.pins):
+        for assignment in sample(space, number, seed, measure=measure, watch=watch):
             yield assignment
             given += 1
-            if given < number and time_limit and time.monotonic() - started > time_limit:
-                raise LimitError(
-                    Problem("", "the time limit was reached", f"{given} of {number} samples", "",
-                            "--time-limit")
-                )  # fmt: skip
     except UnsatisfiableError:
         raise empty_space_error(request, seconds_or_none(time_limit)) from None
+    except LimitError as error:
+        if watch.left_s != 0:
+            raise
+        raise LimitError(
+            Problem("", "the time limit was reached", f"{given} of {number} samples", "",
+                    "--time-limit")
+        ) from error  # fmt: skip
     if given < number:
         note(f"there are no more than these {given}")
 
 
-def _count_configurations(
-    request: Request, space: Space, time_limit: float, json_output: bool
-) -> None:
-    from mapper.solver.diagram.compile import compile_space
-    from mapper.solver.limits import SolveLimits, Watch
-
-    with Progress("counting"):
-        watch = Watch(SolveLimits(time_s=seconds_or_none(time_limit)))
-        number = compile_space(space, watch).count
-    combinations = prod(len(domain) for _, domain in request.space.variables)
-    constraints = len(request.space.constraints)
-    if json_output:
-        write_json(
-            {"count": number, "complete": True, "combinations": combinations,
-             "constraints": {"space": constraints}}
-        )  # fmt: skip
-        return
-    write_text(f"{number} configurations of {combinations}, {constraints} constraints")
-
-
-def _count(request: Request, space: Space, time_limit: float, json_output: bool) -> None:
+def _stratified(
+    request: Request, space: Space, number: int, seed: int, time_limit: float, joint: bool
+) -> Iterator[Assignment]:
+    """As many from each stratum as from the next, as far as they have as many."""
     from mapper.solver.counting import count_mappings
+    from mapper.solver.limits import SolveLimits, Watch
+    from mapper.solver.strata import by_dimensions
 
-    with Progress("counting"):
-        pins = request.restrictions.pins
-        found = count_mappings(space, pins, time_limit_s=seconds_or_none(time_limit))
-    counts = rule_counts(request.space, request.mode)
-    rules = counts.constraints
-    result: dict[str, object] = {
-        "count" if found.complete else "at_least": found.mappings,
-        "complete": found.complete,
-        "mode": request.mode.value,
-        "constraints": rules,
-        "preferences": counts.preferences,
-    }
-    if request.mode is Mode.PAPER:
-        result["table4"] = table_4(rules)
-    if json_output:
-        write_json(result)
-    else:
-        write_text(f"{'' if found.complete else 'at least '}{found.mappings} mappings")
-        write_table(("rule", "constraints"), rules.items(), right=("constraints",))
-        write_table(
-            ("preference", "constraints"), counts.preferences.items(), right=("constraints",)
-        )
-        if request.mode is Mode.PAPER:
-            kinds = table_4(rules)
-            rows = [*kinds.items(), ("all six", sum(kinds.values()))]
-            write_table(("CC'22, Table 4", "constraints"), rows, right=("constraints",))
-    if not found.complete:
-        note(f"not all mappings were counted within {time_limit:g} s: --time-limit gives more")
-        raise typer.Exit(ExitCode.LIMIT)
+    watch = Watch(SolveLimits(time_s=seconds_or_none(time_limit)))
+    parts = [part for _, part in by_dimensions(space) if count_mappings(part, watch=watch).mappings]
+    if not parts:
+        raise empty_space_error(request, seconds_or_none(time_limit))
+    for place, part in enumerate(parts):
+        share = number // len(parts) + (place < number % len(parts))
+        if share:
+            yield from _sampled(request, part, share, seed + place, time_limit, joint)

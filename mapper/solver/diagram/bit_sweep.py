@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.constraint_rules.predicate import Variable
+from mapper.errors import LimitError, Problem
 from mapper.solver.diagram.automaton import Automaton, Bit, LevelProgram, Move
 from mapper.solver.diagram.grouping import group_words
 from mapper.solver.diagram.layers import Layer
@@ -28,8 +29,12 @@ def bit_sweep(
     domains: Sequence[tuple[int, ...]],
     allowed: Sequence[int],
     watch: Watch,
+    most_states: int | None = None,
 ) -> tuple[list[Layer], Words]:
-    """The layers, dead ends included, and the words of the states at the end."""
+    """The layers, dead ends included, and the words of the states at the end.
+
+    LimitError if a level would have more than ``most_states``.
+    """
     state = np.array([automaton.start], np.uint64).T
     layers: list[Layer] = []
     for level, (variable, domain) in enumerate(zip(order, domains, strict=True)):
@@ -39,12 +44,22 @@ def bit_sweep(
         states = state.shape[1]
         moved, source, chosen = _move(automaton, program, state, classes)
         first, target = group_words(moved)
+        if most_states is not None and len(first) > most_states:
+            raise too_many_classes(len(first), most_states)
         state = moved[:, first]
         source, value, target = _spread(source, chosen, target, classes)
         layer = Layer(variable, domain, states, len(first), source, value, target)
         watch.hold(layer.n_bytes, "the decision diagram")
         layers.append(layer)
     return layers, state
+
+
+def too_many_classes(found: int, allowed: int) -> LimitError:
+    """What is said of codes that leave too many different demands."""
+    return LimitError(
+        Problem("", "the schedules are tied to too many conditions to be counted",
+                f"{found} classes of them", f"{allowed}", "pin or forbid schedules")
+    )  # fmt: skip
 
 
 def _classes(moves: Sequence[Move], allowed: int) -> list[list[int]]:

@@ -27,7 +27,7 @@ from mapper.constraint_rules.predicate import (
     variables,
 )
 from mapper.solver.diagram.automaton import build_automaton
-from mapper.solver.diagram.bit_sweep import bit_sweep
+from mapper.solver.diagram.bit_sweep import bit_sweep, too_many_classes
 from mapper.solver.diagram.compile import conjuncts
 from mapper.solver.diagram.events import (
     Conjunction,
@@ -46,18 +46,21 @@ from mapper.solver.diagram.layers import (
     walk,
 )
 from mapper.solver.diagram.order import bits, group_order, groups_of
-from mapper.solver.diagram.residual import ResidualReader
+from mapper.solver.diagram.residual import Residual, ResidualReader
 from mapper.solver.limits import Watch
 from mapper.solver.space import Space
 
 Array = NDArray[Any]
+# Beyond these a block is not taken apart: its classes are read one by one.
+_MOST_STATES = 1 << 18
+_MOST_ENDS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class CodeClass:
     """Choices of a block's codes with one residual; ``paths`` of them, ending in ``states``."""
 
-    residual: frozenset[Predicate]
+    residual: Residual
     paths: int
     states: tuple[int, ...]
 
@@ -69,12 +72,12 @@ class Block:
         self,
         codes: Sequence[CodeVariable],
         layers: list[Layer],
-        residuals: Sequence[frozenset[Predicate]],
+        residuals: Sequence[Residual],
     ) -> None:
         self.codes = tuple(codes)
         self.layers = Diagram(layers, codes, {}).layers
         self._backward = reversed_layers(self.layers)
-        states: dict[frozenset[Predicate], list[int]] = {}
+        states: dict[Residual, list[int]] = {}
         for state, residual in enumerate(residuals):
             states.setdefault(residual, []).append(state)
         self.classes = tuple(
@@ -219,8 +222,11 @@ def _block(
         [domains[code] for code in order],
         [events.allowed[place] for place in ordered],
         watch,
+        _MOST_STATES,
     )
     if not states.shape[1]:
         return None
+    if states.shape[1] > _MOST_ENDS:
+        raise too_many_classes(int(states.shape[1]), _MOST_ENDS)
     reader = ResidualReader(automaton, len(ordered), atoms)
     return Block(order, layers, reader.read(states))

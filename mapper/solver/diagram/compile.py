@@ -28,7 +28,7 @@ from mapper.solver.diagram.sweep import TooManyArcsError, sweep
 from mapper.solver.limits import Watch
 from mapper.solver.space import Space
 
-_FIRST_ARCS = 1 << 18
+_FIRST_ARCS = 1 << 20
 _MORE_ARCS = 4
 _NOBODY = ParameterVariable("")
 

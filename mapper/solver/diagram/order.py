@@ -83,7 +83,7 @@ def _completing(group: int, scopes: Sequence[int], sizes: Sequence[int]) -> list
     left: list[int] = [scope for scope in scopes if scope]
     order: list[int] = []
     while left:
-        best = min(left, key=lambda scope: (scope.bit_count(), _extent(scope, sizes)))
+        best = min(left, key=lambda scope: (scope.bit_count(), _extent(scope, sizes), scope))
         # Its variables one by one, those that much else waits for first.
         chosen = min(bits(best), key=lambda place: (-uses[place], sizes[place], place))
         order.append(chosen)

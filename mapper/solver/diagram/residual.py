@@ -16,7 +16,9 @@ from mapper.constraint_rules.predicate import FALSE, Predicate, any_of, negate
 from mapper.solver.diagram.automaton import KILL, Automaton, Bit
 
 Words = NDArray[np.uint64]
-Conjunction = frozenset[Predicate]
+#: Literals that all hold, by number: numbers have the same order in every process.
+Conjunction = frozenset[int]
+Residual = tuple[Predicate, ...]
 _ALWAYS: Conjunction = frozenset()
 
 
@@ -36,6 +38,9 @@ class ResidualReader:
             if chain.place >= codes and (chain.head or chain.first < codes)
         ]
         self._conjunctions: dict[int, Conjunction] = {}
+        self._literals: list[Predicate] = []
+        self._numbers: dict[Predicate, int] = {}
+        self._denials: dict[Conjunction, Predicate] = {}
         # Which conjunctions can still be completed by atoms, by what they lead to.
         self._arms = [
             (index, goal)
@@ -43,8 +48,8 @@ class ResidualReader:
             if not goal.is_flag and goal.end >= codes
         ]
 
-    def read(self, states: Words) -> list[frozenset[Predicate]]:
-        """For each state, given as a column of words, all that must hold; never just true."""
+    def read(self, states: Words) -> list[Residual]:
+        """For each state, given as a column of words, all that must hold, in one order."""
         automaton = self._automaton
         columns = int(states.shape[1])
         alive: list[NDArray[np.bool_]] = []
@@ -57,7 +62,7 @@ class ResidualReader:
         table = np.array(alive, np.bool_).reshape(len(self._late), states.shape[1])
         return [self._one(states[:, column], table[:, column]) for column in range(states.shape[1])]
 
-    def _one(self, state: NDArray[Any], alive: NDArray[Any]) -> frozenset[Predicate]:
+    def _one(self, state: NDArray[Any], alive: NDArray[Any]) -> Residual:
         automaton = self._automaton
         broken: dict[Conjunction, None] = {}
         leading: dict[int, list[Conjunction]] = {}
@@ -94,14 +99,30 @@ class ResidualReader:
                 found = [one | other for one in found for other in ways(flag)]
             for flag in goal.unset:
                 if found:
-                    denied = frozenset(any_of(*map(negate, way)) for way in ways(flag))
-                    found = [one | denied for one in found] if FALSE not in denied else []
+                    against = [self._denial(way) for way in ways(flag)]
+                    denied = frozenset(self._number(predicate) for predicate in against)
+                    found = [one | denied for one in found] if FALSE not in against else []
             return shortest(found)
 
         for index, arm in self._arms:
             if arm.outcome == KILL:
                 broken |= dict.fromkeys(firings(index))
-        return frozenset(any_of(*map(negate, way)) for way in shortest(broken))
+        return tuple(self._denial(way) for way in shortest(broken))
+
+    def _number(self, literal: Predicate) -> int:
+        known = self._numbers.get(literal)
+        if known is None:
+            known = self._numbers[literal] = len(self._literals)
+            self._literals.append(literal)
+        return known
+
+    def _denial(self, conjunction: Conjunction) -> Predicate:
+        """That some literal does not hold."""
+        found = self._denials.get(conjunction)
+        if found is None:
+            parts = [negate(self._literals[number]) for number in sorted(conjunction)]
+            found = self._denials[conjunction] = any_of(*parts)
+        return found
 
     def _conjunction(self, index: int) -> Conjunction:
         """What a chain still needs; all of it is atoms."""
@@ -109,7 +130,7 @@ class ResidualReader:
         if found is None:
             chain = self._automaton.chains[index]
             atom = self._atoms[chain.place - self._codes]
-            literal = frozenset({atom if chain.mask == 2 else negate(atom)})
+            literal = frozenset({self._number(atom if chain.mask == 2 else negate(atom))})
             rest = _ALWAYS if chain.follows == KILL else self._conjunction(chain.follows)
             found = self._conjunctions[index] = literal | rest
         return found
@@ -118,7 +139,7 @@ class ResidualReader:
 def shortest(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
     """Without those that another, shorter one entails."""
     kept: list[Conjunction] = []
-    for conjunction in sorted(set(conjunctions), key=len):
+    for conjunction in sorted(set(conjunctions), key=lambda one: (len(one), sorted(one))):
         if not any(short <= conjunction for short in kept):
             kept.append(conjunction)
     return kept

@@ -37,7 +37,7 @@ SPACE = {
 
 
 def run(*args: str, stdin: str | None = None) -> Result:
-    result = CliRunner().invoke(app, list(args), input=stdin)
+    result = CliRunner().invoke(app, list(args), input=stdin, env={"COLUMNS": "200"})
     assert "Traceback" not in result.output
     return result
 
