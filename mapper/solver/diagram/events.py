@@ -150,6 +150,8 @@ class EventCompiler:
         self._held: list[Predicate | Variable] = []
         self._place_by_id: dict[int, int] = {}
         self._foreign: dict[int, bool] = {}
+        self._closed = len(domains) == len(order)
+        self._equalities: dict[tuple[object, ...], list[tuple[int, int]]] = {}
         self._masks: dict[tuple[int, frozenset[int], bool], int] = {}
         self.atoms: list[Predicate] = []
         self._atom_places: dict[Predicate, int] = {}
@@ -198,6 +200,8 @@ class EventCompiler:
 
     def _is_foreign(self, predicate: Predicate) -> bool:
         """Whether it speaks of other variables only: then it is decided after all of ours."""
+        if self._closed:
+            return False
         key = id(predicate)
         known = self._foreign.get(key)
         if known is None:
@@ -325,19 +329,21 @@ class EventCompiler:
         return tuple(found)
 
     def _equality(self, first: Variable, second: Variable, equal: bool) -> Alternatives:
-        theirs = {value: 1 << j for j, value in enumerate(self._domains[second])}
-        full = self._full[self._place(second)]
-        pairs: list[tuple[int, int]] = []
-        free = 0
-        for i, value in enumerate(self._domains[first]):
-            other = theirs.get(value, 0)
-            if equal:
-                pairs.append((1 << i, other))
-            elif other:
-                pairs.append((1 << i, full ^ other))
-            else:
-                free |= 1 << i
-        return self._pairs(first, second, [*pairs, (free, full)])
+        ours, others = self._domains[first], self._domains[second]
+        kept, full = self._full[self._place(first)], self._full[self._place(second)]
+        # Maps have the same few domains, so that this is the same again and again.
+        key = (tuple(ours), tuple(others), kept, full, equal)
+        pairs = self._equalities.get(key)
+        if pairs is None:
+            theirs = {value: 1 << j for j, value in enumerate(others)}
+            rows: dict[int, int] = {}
+            for i, value in enumerate(ours):
+                other = theirs.get(value, 0) & full
+                if not equal:
+                    other ^= full
+                rows[other] = rows.get(other, 0) | (1 << i & kept)
+            pairs = self._equalities[key] = [(mine, other) for other, mine in rows.items()]
+        return self._pairs(first, second, pairs)
 
     def _pairs(
         self, first: Variable, second: Variable, pairs: Iterable[tuple[int, int]]
