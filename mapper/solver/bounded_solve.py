@@ -31,28 +31,31 @@ def solve_within(
         solver.parameters.max_time_in_seconds = min(limits)
     found: list[cp_model.CpSolverStatus] = []
     failed: list[BaseException] = []
+    # Not the thread's own state: an interrupted join makes Python 3.11 take it for ended.
+    ended = threading.Event()
 
     def run() -> None:
         try:
             found.append(solver.solve(model))
         except BaseException as error:
             failed.append(error)
+        finally:
+            ended.set()
 
     def is_cancelled() -> bool:
         return watch.cancelled is not None and watch.cancelled()
 
     thread = threading.Thread(target=run, daemon=True)
-    thread.start()
     try:
-        while thread.is_alive():
-            thread.join(_POLL_S)
+        thread.start()
+        while not ended.wait(_POLL_S):
             if is_cancelled():
                 raise Cancelled
     finally:
         # An interrupt comes here too, with the solver still at work.
-        while thread.is_alive():
+        while thread.ident is not None and not ended.is_set():
             solver.stop_search()
-            thread.join(_POLL_S)
+            ended.wait(_POLL_S)
     if failed:
         raise failed[0]
     return found[0]
