@@ -189,9 +189,9 @@ def reverse(argument: Node) -> Reorder:
     return Reorder(OrderKind.REVERSE, const(1), argument)
 
 
-def to_private(argument: Node) -> To:
-    """Write to registers."""
-    return To(Memory.PRIVATE, argument)
+def to_private(argument: Node, spread: int = 0) -> To:
+    """Write to registers; ``spread`` leading dimensions may be spread over work-items."""
+    return To(Memory.PRIVATE, argument, spread)
 
 
 def to_local(argument: Node) -> To:

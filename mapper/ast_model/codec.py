@@ -86,7 +86,7 @@ _NODES: dict[str, tuple[type[Any], dict[str, str]]] = {
     "reorder": (Reorder, {"kind": "order", "amount": "expression", "argument": "node"}),
     "as_vector": (AsVector, {"width": "expression", "argument": "node"}),
     "as_scalar": (AsScalar, {"argument": "node"}),
-    "to": (To, {"memory": "memory", "argument": "node"}),
+    "to": (To, {"memory": "memory", "argument": "node", "spread": "integer"}),
     "let": (Let, {"name": "text", "value": "node", "body": "node"}),
 }
 _OPS = {class_: op for op, (class_, _) in _NODES.items()}
@@ -95,6 +95,7 @@ _DEFAULTS: dict[tuple[str, str], object] = {
     ("reduce", "unroll"): const(0),
     ("slide", "strict"): False,
     ("reorder", "amount"): const(1),
+    ("to", "spread"): 0,
 }
 
 

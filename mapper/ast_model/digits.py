@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mapper.ast_model.index_expr import Expr, Monomial, Quotient, Remainder
+from mapper.ast_model.index_expr import Expr, Remainder, floor_div
 
 
 def combine_digits(expression: Expr) -> Expr:
@@ -18,7 +18,10 @@ def combine_digits(expression: Expr) -> Expr:
             divisor = remainder.denominator.constant
             if divisor is None:
                 continue
-            quotient: Monomial = (Quotient(remainder.numerator, remainder.denominator, False),)
+            above = floor_div(remainder.numerator, remainder.denominator).terms
+            if len(above) != 1 or above[0][1] != 1:
+                continue
+            quotient = above[0][0]
             if terms.get(quotient) == coefficient * divisor:
                 rest = {m: c for m, c in terms.items() if m not in (monomial, quotient)}
                 expression = Expr.from_terms(rest) + coefficient * remainder.numerator

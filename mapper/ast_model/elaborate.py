@@ -25,6 +25,7 @@ from mapper.ast_model.loop_nest import (
     Buffer,
     Constant,
     Declare,
+    Load,
     Loop,
     LoopKernel,
     LoopProgram,
@@ -189,7 +190,7 @@ class _Elaborator:
             if name not in taken:
                 return name
 
-    def new_buffer(self, stem: str, memory: Memory, type_: Type) -> Buffer:
+    def new_buffer(self, stem: str, memory: Memory, type_: Type, spread: int = 0) -> Buffer:
         if isinstance(dimensions(type_)[1], TupleType):
             raise self.fail(
                 "a tuple cannot be stored in memory",
@@ -200,6 +201,7 @@ class _Elaborator:
             memory,
             buffer_dimensions(type_),
             Role.INTERMEDIATE,
+            spread,
         )
         self.block.append(Declare(buffer))
         return buffer
@@ -260,6 +262,7 @@ class _Elaborator:
                 reads,
                 destination.memory,
                 perfectly_nested=False,
+                spreads=destination.spread > 0,
             )
         )
         _mark_perfect(self.block, node)
@@ -317,7 +320,7 @@ class _Elaborator:
             case Fill():
                 return fill_view(self.type_of(node, env), node.value)
             case To():
-                return self.materialise(node.argument, node.memory, env)
+                return self.materialise(node.argument, node.memory, env, node.spread)
             case Let():
                 return self.read(node.body, {**env, node.name: self.bind(node, env)})
             case Reduce():
@@ -392,11 +395,11 @@ class _Elaborator:
             return self.materialise(node.value, Memory.PRIVATE, env)
         return self.read(node.value, env)
 
-    def materialise(self, node: Node, memory: Memory, env: Environment) -> View:
+    def materialise(self, node: Node, memory: Memory, env: Environment, spread: int = 0) -> View:
         if isinstance(node, Reduce):
             return self.reduced(node, self.run_reduce(node, None, env, memory), env)
         type_ = self.type_of(node, env)
-        buffer = self.new_buffer("tmp", memory, type_)
+        buffer = self.new_buffer("tmp", memory, type_, spread)
         self.write(node, buffer_destination(buffer, type_), env)
         return buffer_view(buffer, type_)
 
@@ -414,16 +417,17 @@ class _Elaborator:
         memory: Memory | None = None,
     ) -> View:
         """Emit a reduce and return the view of its accumulator."""
-        initial = node.initial
+        initial, spread = node.initial, 0
         if isinstance(initial, To):
-            memory, initial = initial.memory, initial.argument
+            memory, initial, spread = initial.memory, initial.argument, initial.spread
         element = self.type_of(initial, env)
         if target is None:
-            buffer = self.new_buffer("acc", memory or Memory.PRIVATE, element)
+            buffer = self.new_buffer("acc", memory or Memory.PRIVATE, element, spread)
             destination: Destination = buffer_destination(buffer, element)
         else:
             destination, element = target
-        self.write(initial, destination, env)
+        if not self.already_there(initial, destination, element, env):
+            self.write(initial, destination, env)
         argument = as_array(self.read(node.argument, env))
         index = symbol(self.fresh(f"r_{self.kernel}"), argument.type.length)
         accumulator = destination_view(destination, element)
@@ -440,6 +444,27 @@ class _Elaborator:
             Loop(the_symbol(index), argument.type.length, None, body, unroll=node.unroll)
         )
         return accumulator
+
+    def already_there(
+        self, initial: Node, destination: Destination, element: Type, env: Environment
+    ) -> bool:
+        """True for a reduce that goes on with what its destination holds already.
+
+        So does one inside another which accumulates into the elements of the outer one.
+        """
+        if not isinstance(initial, Ref | Get):
+            return False
+        places = tuple(const(0) if n.constant == 1 else symbol(f"at_{k}", n)
+                       for k, n in enumerate(dimensions(element)[0]))  # fmt: skip
+        present, wanted = self.read(initial, env), destination_view(destination, element)
+        for place in places:
+            present, wanted = as_array(present).at(place), as_array(wanted).at(place)
+        return (
+            isinstance(present, ScalarView)
+            and isinstance(wanted, ScalarView)
+            and isinstance(present.value, Load)
+            and present.value == wanted.value
+        )
 
     def check_accumulator(self, body: tuple[Statement, ...], destination: Destination) -> None:
         """The accumulator is updated in place, so each element may only depend on itself."""

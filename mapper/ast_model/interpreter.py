@@ -243,7 +243,7 @@ class _Interpreter:
             case AsScalar(argument):
                 source = self.evaluate(argument, env, depth)
                 return _each(source, lambda a: _join(a, depth))
-            case To(_, argument):
+            case To(_, argument, _):
                 return self.evaluate(argument, env, depth)
             case Let(name, value, body):
                 bound_value = self.evaluate(value, env, depth)

@@ -27,12 +27,16 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Floats in row-major order; ``dimensions`` outermost first (vector lanes are one)."""
+    """Floats in row-major order; ``dimensions`` outermost first (vector lanes are one).
+
+    The first ``spread`` dimensions of a private buffer may be spread over work-items.
+    """
 
     name: str
     memory: Memory
     dimensions: tuple[Expr, ...]
     role: Role
+    spread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A concrete map (``map_id`` set) or a sequential reduce (``map_id`` None)."""
+    """A concrete map (``map_id`` set) or a sequential reduce (``map_id`` None).
+
+    ``spreads``: what it writes is private, but may be spread over the threads that run it.
+    """
 
     variable: Symbol
     trip: Expr
@@ -116,6 +123,7 @@ class Loop:
     writes: Memory = Memory.GLOBAL
     perfectly_nested: bool = False
     unroll: Expr | None = None
+    spreads: bool = False
 
 
 Statement = Declare | Store | Loop
@@ -171,6 +179,7 @@ def _nest_maps(statements: tuple[Statement, ...]) -> Iterator[NestMap]:
             tuple(_nest_maps(statement.body)),
             tuple(_direct_writes(statement.body)),
             reads_constants=not statement.reads,
+            spreads=statement.spreads,
         )
 
 

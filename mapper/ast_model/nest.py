@@ -23,7 +23,8 @@ class NestMap:
     the map around it, applied to that map's parameter. ``nested`` stand in data-flow
     order. A map over nothing but constants ``reads_constants``: the paper counts its argument as
     private memory, though there is no buffer. ``leaf_writes`` are the memories of writes that
-    stand in its body under no further map.
+    stand in its body under no further map. ``spreads``: its private result may be spread over
+    the threads that run it (see ``To.spread``).
     """
 
     id: MapId
@@ -34,6 +35,7 @@ class NestMap:
     nested: tuple[NestMap, ...]
     leaf_writes: tuple[Memory, ...]
     reads_constants: bool = False
+    spreads: bool = False
 
     def uses(self, memory: Memory) -> bool:
         """True if the map reads or writes this memory."""

@@ -172,10 +172,16 @@ class AsScalar:
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """The result of ``argument`` is written to ``memory``."""
+    """The result of ``argument`` is written to ``memory``.
+
+    With ``spread`` n the outermost n dimensions of a private result may be spread over the
+    work-items of a work-group: each keeps the elements of its own iterations only, as an
+    accumulator tile does that outlives the loops around which the work-group cooperates.
+    """
 
     memory: Memory
     argument: Node
+    spread: int = 0
 
 
 @dataclass(frozen=True, slots=True)

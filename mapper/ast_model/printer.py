@@ -178,8 +178,9 @@ def _head(
             return f"as_vector({width}, ", (argument,)
         case AsScalar(argument):
             return "as_scalar(", (argument,)
-        case To(memory, argument):
-            return f"to_{memory.value}(", (argument,)
+        case To(memory, argument, spread):
+            option = f"[spread={spread}]" if spread else ""
+            return f"to_{memory.value}{option}(", (argument,)
         case _:
             raise AssertionError(node)
 

@@ -351,7 +351,7 @@ class _Build(Transformer[Token, Any]):
         return To(Memory.LOCAL, c[0])
 
     def to_private(self, c: list[Any]) -> Node:
-        return To(Memory.PRIVATE, c[0])
+        return To(Memory.PRIVATE, c[1], 0 if c[0] is None else _whole(c[0]))
 
     def fill(self, c: list[Any]) -> Node:
         return Fill(c[0], tuple(c[1:]))

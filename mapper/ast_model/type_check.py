@@ -57,6 +57,7 @@ from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import (
     FLOAT,
     ArrayType,
+    Memory,
     ScalarType,
     TupleType,
     Type,
@@ -210,7 +211,7 @@ class _Checker(Findings):
                 found = self._reduce(start, self.infer(body, inner, f"{path}/body"), path)
             case Get(index, argument):
                 found = self._get(index, self.infer(argument, env, f"{path}/argument"), path)
-            case To(_, argument):
+            case To(_, argument, _):
                 found = self._to(node, self.infer(argument, env, f"{path}/argument"), path)
             case Let(name, value, body):
                 self._check_name(name, path)
@@ -429,6 +430,11 @@ class _Checker(Findings):
         if isinstance(type_, ArrayType) and not writes(node.argument):
             self.fail(path, f"to_{node.memory.value} of a view, which writes nothing",
                       type_text(type_), "something that computes", "map id over it")  # fmt: skip
+            return None
+        rank = 0 if type_ is None else len(dimensions(type_)[0])
+        if node.spread and (node.memory is not Memory.PRIVATE or not 0 < node.spread <= rank):
+            self.fail(path, "spread is not the number of leading dimensions of a private array",
+                      f"{node.spread} of to_{node.memory.value}", f"0 to {rank}")  # fmt: skip
             return None
         return type_
 

@@ -73,8 +73,12 @@ View = ScalarView | TupleView | ArrayView
 
 
 def buffer_view(buffer: Buffer, type_: Type, indices: tuple[Expr, ...] = ()) -> View:
-    """The view of (a part of) a buffer laid out row-major as its type says."""
-    memories = frozenset((buffer.memory,))
+    """The view of (a part of) a buffer laid out row-major as its type says.
+
+    Over dimensions that may be spread, each thread comes by its own part only: there the
+    buffer is nobody's private memory yet.
+    """
+    memories = frozenset((buffer.memory,) if len(indices) >= buffer.spread else ())
     if isinstance(type_, ArrayType):
         element = type_.element
         return ArrayView(type_, lambda i: buffer_view(buffer, element, (*indices, i)), memories)
@@ -248,10 +252,14 @@ class ScalarDestination:
 
 @dataclass(frozen=True, slots=True)
 class ArrayDestination:
-    """An array to write; ``memory`` is that of the buffer behind it."""
+    """An array to write; ``memory`` is that of the buffer behind it.
+
+    Its ``spread`` outermost dimensions may be spread over threads.
+    """
 
     at: Callable[[Expr], Destination]
     memory: Memory
+    spread: int = 0
 
 
 Destination = ScalarDestination | ArrayDestination
@@ -262,7 +270,9 @@ def buffer_destination(buffer: Buffer, type_: Type, indices: tuple[Expr, ...] = 
     if isinstance(type_, ArrayType):
         element = type_.element
         return ArrayDestination(
-            lambda i: buffer_destination(buffer, element, (*indices, i)), buffer.memory
+            lambda i: buffer_destination(buffer, element, (*indices, i)),
+            buffer.memory,
+            max(buffer.spread - len(indices), 0),
         )
     if isinstance(type_, VectorType):
         lane = lane_symbol(type_.width)
@@ -348,9 +358,8 @@ def destination_view(destination: Destination, type_: Type) -> View:
     if isinstance(type_, ArrayType):
         array = as_array_destination(destination)
         element = type_.element
-        return ArrayView(
-            type_, lambda i: destination_view(array.at(i), element), frozenset((array.memory,))
-        )
+        memories = frozenset(() if array.spread else (array.memory,))
+        return ArrayView(type_, lambda i: destination_view(array.at(i), element), memories)
     assert isinstance(destination, ScalarDestination)
     view: View = ScalarView(
         type_,

@@ -12,8 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.ast_model.dependence import runs_from
-from mapper.ast_model.loop_nest import Buffer, Declare, Loop, LoopKernel, LoopProgram, walk
+from mapper.ast_model.loop_nest import (
+    Buffer,
+    Declare,
+    Loop,
+    LoopKernel,
+    LoopProgram,
+    Store,
+    walk,
+)
 from mapper.ast_model.nodes import MapId, Relation
+from mapper.ast_model.spread import spread_dimension
 from mapper.ast_model.types import FLOAT_BYTES, Memory
 from mapper.constraint_rules.owners import has_code, is_fused, used_in
 from mapper.constraint_rules.predicate import (
@@ -139,9 +148,7 @@ def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constr
             for buffer, scope in declared
             if tuple(id(loop) for loop in scope) == key[: len(scope)]
         ]
-        terms = [
-            multiply(FLOAT_BYTES, *(term_of(n, {}) for n in buffer.dimensions)) for buffer in alive
-        ]
+        terms = [multiply(FLOAT_BYTES, *_lengths_in_a_thread(kernel, buffer)) for buffer in alive]
         live[key] = (terms, [buffer.name for buffer in alive], loops)
     for position, (terms, names, loops) in enumerate(live.values()):
         ids = [loop.map_id for loop in loops if loop.map_id is not None]
@@ -153,6 +160,25 @@ def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constr
             f"{device.name} is given {device.private_bytes} bytes of private memory a work-item",
             "let a thread keep fewer filters, windows or channels",
         )
+
+
+def _lengths_in_a_thread(kernel: LoopKernel, buffer: Buffer) -> list[IntTerm]:
+    """The lengths of a private buffer's dimensions, 1 where it is spread over work-items."""
+    lengths = [term_of(n, {}) for n in buffer.dimensions]
+    if not buffer.spread:
+        return lengths
+    # Every use is spread alike (buffer_scoping), so that the first one tells.
+    loops, indices = next(
+        (loops, statement.indices)
+        for statement, loops in walk(kernel.statements)
+        if isinstance(statement, Store) and statement.buffer == buffer
+    )
+    for position, loop in enumerate(loops):
+        dimension = spread_dimension(buffer, indices, loop)
+        if dimension is not None and loop.map_id is not None:
+            spread = owner_in(loops, position, frozenset(int(c) for c in LOCAL_CODES))
+            lengths[dimension] = select(spread, 1, lengths[dimension])
+    return lengths
 
 
 def _idle_threads(kernel: LoopKernel) -> Iterator[Constraint]:

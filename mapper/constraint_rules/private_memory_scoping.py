@@ -61,6 +61,9 @@ def produce_strict(context: KernelContext, options: RuleOptions) -> Iterator[Con
     a copy of a private result, so that a parallel map may read it.
     """
     for item in context.maps:
+        if item.spreads:
+            # Rule (1) is kept buffer by buffer there (buffer_scoping).
+            continue
         bound = item.touches(Memory.PRIVATE)
         if options.replicate_private:
             bound = item.writes is Memory.PRIVATE

@@ -29,6 +29,7 @@ from mapper.ast_model.loop_nest import (
     LaneSum,
     Load,
     Operate,
+    Role,
     Value,
     substitute_value,
 )
@@ -66,6 +67,7 @@ def global_name(name: str) -> str:
     return f"g_{c_name(name)}"
 
 
+_SPACES = {Memory.GLOBAL: "__global", Memory.LOCAL: "__local"}
 _PREFIXES = {Memory.GLOBAL: "g_", Memory.LOCAL: "l_", Memory.PRIVATE: "p_"}
 
 
@@ -166,6 +168,10 @@ class ValuePrinter:
     vectors: Mapping[str, int]
     emit: Callable[[str], None]
     counter: int = field(default=0)
+    # Loop variables of fused runs, as digits of the run's own counter.
+    digits: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    # Buffers that are read or written as aligned vectors, with the widest of these.
+    aligned: dict[str, int] = field(default_factory=dict[str, int])
     # Unrolled statements read the same elements again and again.
     _elements: dict[tuple[str, tuple[Expr, ...]], str] = field(
         default_factory=dict[tuple[str, tuple[Expr, ...]], str]
@@ -204,7 +210,48 @@ class ValuePrinter:
             return self.register(buffer, indices)
         if not buffer.dimensions and buffer.memory is Memory.PRIVATE:
             return name
-        return f"{name}[{c_index(combine_digits(flat_index(buffer, indices)))}]"
+        return f"{name}[{c_index(self.position(buffer, indices))}]"
+
+    def position(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+        """Where an element stands in its buffer.
+
+        In the counter of a fused run where its digits come together again, as they do where
+        neighbouring iterations touch neighbouring elements.
+        """
+        flat = combine_digits(flat_index(buffer, indices))
+        if not flat.names() & self.digits.keys():
+            return flat
+        whole = combine_digits(flat.substitute(self.digits))
+        divided = any(
+            isinstance(atom, Quotient | Remainder)
+            for monomial, _ in whole.terms
+            for atom in monomial
+        )
+        return flat if divided else whole
+
+    def vector_place(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> str | None:
+        """A whole vector in shared memory as an lvalue; None if it may be unaligned or torn."""
+        if buffer.memory is Memory.PRIVATE:
+            return None
+        base = self.lane_base(buffer, indices, width)
+        if base is None or any(coefficient % width for _, coefficient in base.terms):
+            return None
+        self.aligned[buffer.name] = max(width, self.aligned.get(buffer.name, 1))
+        vectors = Expr.from_terms({m: coefficient // width for m, coefficient in base.terms})
+        qualifiers = _SPACES[buffer.memory]
+        if buffer.role is Role.INPUT:
+            qualifiers += " const"
+        return f"(({qualifiers} float{width} *){buffer_name(buffer)})[{c_index(vectors)}]"
+
+    def lane_base(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> Expr | None:
+        """The position of lane 0 if the lanes are neighbours in memory, else None."""
+        flat = self.position(buffer, indices)
+        ((atom,), _) = symbol(LANE, width).terms[0]
+        assert isinstance(atom, Symbol)
+        parts = flat.coefficient(atom)
+        if parts is None or parts[0] != 1:
+            return None
+        return parts[1]
 
     def register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """The variable that holds one element (or vector) of an array in registers."""
@@ -248,7 +295,10 @@ class ValuePrinter:
             return self.register(load.buffer, load.indices)
         if load.buffer.name in self.registers:
             return self.gather(load, width)
-        base = lane_base(load.buffer, load.indices, width)
+        place = self.vector_place(load.buffer, load.indices, width)
+        if place is not None:
+            return place
+        base = self.lane_base(load.buffer, load.indices, width)
         if base is None:
             return self.gather(load, width)
         name = buffer_name(load.buffer)
@@ -283,18 +333,6 @@ class ValuePrinter:
             self.emit(f"const float{width} {half} = {name}.lo + {name}.hi;")
             name = half
         return "(" + " + ".join(f"{name}.{lane_name(k)}" for k in range(width)) + ")"
-
-
-def lane_base(buffer: Buffer, indices: tuple[Expr, ...], width: int) -> Expr | None:
-    """The position of lane 0 if the lanes are neighbours in memory, else None."""
-    flat = combine_digits(flat_index(buffer, indices))
-    lane = symbol(LANE, width)
-    ((atom,), _) = lane.terms[0]
-    assert isinstance(atom, Symbol)
-    parts = flat.coefficient(atom)
-    if parts is None or parts[0] != 1:
-        return None
-    return parts[1]
 
 
 def _operation(op: Op, operands: list[str]) -> str:

@@ -16,6 +16,7 @@ from mapper.kernel_gen.c_expr import comment_text
 from mapper.kernel_gen.printer import print_kernel
 from mapper.kernel_gen.private_memory import private_elements
 from mapper.kernel_gen.scheduled import ScheduledKernel, element_count, schedule
+from mapper.kernel_gen.spread_registers import spread_over_work_items
 from mapper.schedule import ScheduleCode
 
 
@@ -52,6 +53,8 @@ def generate_from(
     launches: list[Launch] = []
     intermediates: list[tuple[Buffer, int]] = []
     for position, kernel in enumerate(loops.kernels):
+        _require_codes(kernel, choices)
+        kernel = spread_over_work_items(kernel, choices.codes)
         scheduled = _schedule(kernel, choices, refuse=refuse)
         source, arguments = print_kernel(scheduled, _header(program, kernel, scheduled, choices))
         sources.append(source)
@@ -69,12 +72,15 @@ def generate_from(
     return HostPlan("\n".join(sources), _buffers(loops, launches, intermediates), tuple(launches))
 
 
-def _schedule(kernel: LoopKernel, choices: Choices, *, refuse: bool) -> ScheduledKernel:
+def _require_codes(kernel: LoopKernel, choices: Choices) -> None:
     missing = [m for m in kernel.map_ids() if m not in choices.codes]
     if missing:
         raise InputError(
             Problem("mapping", "maps without a schedule code", ", ".join(map(str, missing)))
         )
+
+
+def _schedule(kernel: LoopKernel, choices: Choices, *, refuse: bool) -> ScheduledKernel:
     local_size = choices.local_sizes.get(kernel.name, (1, 1, 1))
     barriers = plan_barriers(kernel, choices.codes, local_size, refuse=refuse)
     return schedule(kernel, choices.codes, local_size, barriers)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from mapper.ast_model.index_expr import Expr, const, symbol, the_symbol
+from mapper.ast_model.index_expr import Expr, const, floor_div, modulo, symbol
 from mapper.ast_model.loop_nest import Buffer, Declare, Store, loads, substitute_store
-from mapper.ast_model.types import Memory
+from mapper.ast_model.types import FLOAT_BYTES, Memory
 from mapper.ast_model.views import LANE
 from mapper.kernel_gen.barriers import Barrier
 from mapper.kernel_gen.c_expr import (
@@ -20,7 +20,6 @@ from mapper.kernel_gen.c_expr import (
     comment_text,
     global_name,
     kernel_name,
-    lane_base,
     lane_name,
     never_holds,
 )
@@ -32,6 +31,7 @@ from mapper.kernel_gen.scheduled import (
     element_count,
     trip_count,
 )
+from mapper.kernel_gen.vector_lanes import into_vectors
 from mapper.schedule import Level
 
 _THREAD_IDS = {
@@ -47,13 +47,12 @@ def print_kernel(kernel: ScheduledKernel, header: tuple[str, ...]) -> tuple[str,
 
     ``header`` lines go into a comment above the kernel.
     """
-    body, registers = into_registers(kernel.body)
-    printer = _Printer(kernel, registers)
+    body, registers = into_registers(into_vectors(kernel.body))
+    printer = _Printer(kernel, body, registers)
     loaded = _loaded_globals(kernel.body)
     arguments = _global_buffers(kernel, loaded)
-    for buffer in kernel.local_buffers:
-        printer.line(f"__local float {buffer_name(buffer)}[{element_count(buffer)}];")
     printer.statements(body)
+    lines = (*_local_arrays(kernel, printer.values.aligned), *printer.lines)
     written = {b.name for b in kernel.global_intermediates} | {kernel.output.name}
     parameters = ",\n    ".join(
         f"__global {_pointer(name in loaded, name in written)}{global_name(name)}"
@@ -66,7 +65,15 @@ def print_kernel(kernel: ScheduledKernel, header: tuple[str, ...]) -> tuple[str,
         f"__attribute__((reqd_work_group_size({sizes})))\n"
         f"__kernel void {kernel_name(kernel.name)}(\n    {parameters})\n{{\n"
     )
-    return text + "\n".join(printer.lines) + "\n}\n", arguments
+    return text + "\n".join(lines) + "\n}\n", arguments
+
+
+def _local_arrays(kernel: ScheduledKernel, aligned: Mapping[str, int]) -> Iterator[str]:
+    """Declarations of the local buffers, the most aligned first, so that no gap is left."""
+    for buffer in sorted(kernel.local_buffers, key=lambda b: -aligned.get(b.name, 1)):
+        width = aligned.get(buffer.name, 1)
+        alignment = f" __attribute__((aligned({width * FLOAT_BYTES})))" if width > 1 else ""
+        yield f"    __local float {buffer_name(buffer)}[{element_count(buffer)}]{alignment};"
 
 
 def _pointer(loaded: bool, written: bool) -> str:
@@ -107,12 +114,14 @@ def _global_buffers(kernel: ScheduledKernel, loaded: Iterable[str]) -> tuple[str
 class _Printer:
     """Collects the lines of one kernel's body."""
 
-    def __init__(self, kernel: ScheduledKernel, registers: frozenset[str]) -> None:
+    def __init__(
+        self, kernel: ScheduledKernel, body: tuple[Scheduled, ...], registers: frozenset[str]
+    ) -> None:
         self.kernel = kernel
         self.lines: list[str] = []
         self.depth = 1
         self.registers = registers
-        self.vector_registers = _vector_registers(kernel.body, registers)
+        self.vector_registers = _vector_registers(body, registers)
         self.values = ValuePrinter(registers, self.vector_registers, self.line)
 
     def line(self, text: str) -> None:
@@ -166,12 +175,8 @@ class _Printer:
         if run.code is not None:
             label += f": {run.code.short_name}"
         label = comment_text(label)
-        width = None if run.code is None else run.code.vector_width
-        if width is not None:
-            self.vector_run(run, width, label)
-            return
         variable = self.loop_variable(run)
-        if run.trip == 1 and (run.is_serial or self.threads(run) == 1):
+        if run.trip == 1 and self.threads(run) == 1:
             self.line(f"{{ /* {label}, one iteration */")
             self.bind(run, const(0), variable)
         elif run.is_serial:
@@ -196,23 +201,24 @@ class _Printer:
         self.line("}")
 
     def loop_variable(self, run: Run) -> str:
-        if len(run.loops) == 1:
-            return c_name(run.loops[0].variable.name)
-        return c_name("f_" + str(run.loops[0].map_id))
+        return c_name(_counter(run))
 
     def bind(self, run: Run, value: Expr | None, variable: str) -> None:
         """Declare the loop variables of a fused run (or of one that runs once)."""
         if len(run.loops) == 1 and value is None:
             return
         below = run.trip
+        counter = symbol(_counter(run), run.trip)
         self.depth += 1
         for position, loop in enumerate(run.loops):
             trip = trip_count(loop)
             name = c_name(loop.variable.name)
             below //= trip
             if value is not None or trip == 1:
+                self.values.digits[loop.variable.name] = const(0)
                 self.line(f"const int {name} = 0;")
                 continue
+            self.values.digits[loop.variable.name] = modulo(floor_div(counter, below), trip)
             text = variable if below == 1 else f"{variable}/{below}"
             if position > 0 and run.trip != trip * below:
                 text = f"({text})%{trip}" if below > 1 else f"{text}%{trip}"
@@ -254,29 +260,6 @@ class _Printer:
             )
         self.bind(run, None, variable)
 
-    def vector_run(self, run: Run, width: int, label: str) -> None:
-        """Iterations in steps of a vector: the loop variable becomes a lane."""
-        (loop,) = run.loops
-        trip = run.trip // width
-        name = loop.variable.name
-        lane = symbol(LANE, width)
-        if trip == 1:
-            self.line(f"{{ /* {label} */")
-            index: Expr = lane
-        else:
-            variable = c_name(name)
-            self.line(
-                f"for (int {variable} = 0; {variable} < {trip}; ++{variable}) {{ /* {label} */"
-            )
-            index = symbol(name, trip) * width + lane
-        lane_atom = the_symbol(lane)
-        self.depth += 1
-        for statement in run.body:
-            assert isinstance(statement, Store) and statement.lane is None
-            self.store(replace(substitute_store(statement, {name: index}), lane=lane_atom))
-        self.depth -= 1
-        self.line("}")
-
     # -- stores --------------------------------------------------------------------------
 
     def store(self, store: Store) -> None:
@@ -314,7 +297,11 @@ class _Printer:
                 return
             self.scatter(store, value, width)
             return
-        base = lane_base(store.buffer, store.indices, width)
+        place = self.values.vector_place(store.buffer, store.indices, width)
+        if place is not None:
+            self.line(f"{place} = {value};")
+            return
+        base = self.values.lane_base(store.buffer, store.indices, width)
         if base is None:
             self.scatter(store, value, width)
             return
@@ -331,8 +318,15 @@ class _Printer:
             self.line(f"{target} = {name}.{lane_name(lane)};")
 
 
+def _counter(run: Run) -> str:
+    """The name of the variable that counts a run's iterations."""
+    if len(run.loops) == 1:
+        return run.loops[0].variable.name
+    return f"f_{run.loops[0].map_id}"
+
+
 def _vector_registers(body: tuple[Scheduled, ...], registers: frozenset[str]) -> dict[str, int]:
-    """Register arrays whose every access is a whole vector, with the width."""
+    """Register arrays whose accesses are whole vectors or single lanes of them, with the width."""
     widths: dict[str, int] = {}
     mixed: set[str] = set()
 
@@ -343,7 +337,7 @@ def _vector_registers(body: tuple[Scheduled, ...], registers: frozenset[str]) ->
         if indices and str(indices[-1]) == LANE and width in VECTOR_WIDTHS:
             assert width is not None
             widths[buffer.name] = width
-        else:
+        elif not indices or indices[-1].constant is None:
             mixed.add(buffer.name)
 
     def visit(statements: tuple[Scheduled, ...]) -> None:

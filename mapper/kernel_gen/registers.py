@@ -25,8 +25,8 @@ from mapper.kernel_gen.barriers import Barrier
 from mapper.kernel_gen.scheduled import Run, Scheduled, element_count, trip_count
 from mapper.schedule import ScheduleCode
 
-MAX_REGISTERS = 128
-MAX_STATEMENTS = 512
+MAX_REGISTERS = 256
+MAX_STATEMENTS = 2048
 
 
 def into_registers(body: tuple[Scheduled, ...]) -> tuple[tuple[Scheduled, ...], frozenset[str]]:
@@ -64,8 +64,7 @@ def _indexing_loops(buffer: Buffer, scope: tuple[Scheduled, ...]) -> set[str] | 
         for statement in body:
             if isinstance(statement, Run):
                 names = {loop.variable.name for loop in statement.loops}
-                vector = statement.code is not None and statement.code.vector_width is not None
-                plain = statement.is_serial and not vector and not _has_barrier(statement.body)
+                plain = statement.is_serial and not _has_barrier(statement.body)
                 (serial if plain else blocked).update(names)
                 if not visit(statement.body):
                     return False
@@ -135,6 +134,9 @@ def _unroll(
 
 def _unroll_run(run: Run, unrolled: frozenset[str], values: dict[str, Expr]) -> Iterator[Scheduled]:
     names = {loop.variable.name for loop in run.loops}
+    if run.is_serial and run.trip == 1 and run.loops:
+        yield from _expand(run.loops, run.body, unrolled, values)
+        return
     if not run.is_serial or not names & unrolled:
         yield replace(run, body=_unroll(run.body, unrolled, values))
         return

@@ -32,7 +32,7 @@ _COMBINE: dict[Kind, Callable[[Any, Any], Any]] = {
     Kind.OR: np.logical_or,
 }
 
-_COMPARE: dict[Relation, Callable[[Any, Any], Any]] = {
+COMPARISONS: dict[Relation, Callable[[Any, Any], Any]] = {
     Relation.EQ: np.equal,
     Relation.NE: np.not_equal,
     Relation.LE: np.less_equal,
@@ -125,7 +125,7 @@ class Level:
                 return np.logical_not(self.get(node.children[0]))
             case Kind.COMPARE:
                 left, right = node.children
-                found = _COMPARE[node.relation](self._operand(left), self._operand(right))
+                found = COMPARISONS[node.relation](self._operand(left), self._operand(right))
                 return found.astype(np.bool_, copy=False)
             case Kind.FLOOR_DIV:
                 return self._divided(node, np.floor_divide, 0)

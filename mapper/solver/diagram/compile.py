@@ -6,7 +6,8 @@ decompose. Nothing here knows what a variable means.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,37 +17,137 @@ from mapper.constraint_rules.predicate import (
     ParameterVariable,
     Predicate,
     Variable,
+    variables,
 )
 from mapper.errors import LimitError, Problem
 from mapper.solver.diagram.automaton import build_automaton
 from mapper.solver.diagram.bit_sweep import bit_sweep
+from mapper.solver.diagram.elimination import Elimination, plan
 from mapper.solver.diagram.events import EventCompiler, NotBooleanError, reordered, scopes_of
 from mapper.solver.diagram.expression import Graph
+from mapper.solver.diagram.factors import (
+    NO_SOLUTION,
+    DiagramFactor,
+    EliminatedFactor,
+    Factor,
+    Factors,
+    FreeFactor,
+)
+from mapper.solver.diagram.grid import MOST_AXES, Grid, TooManyCombinationsError
 from mapper.solver.diagram.layers import Diagram, Layer
-from mapper.solver.diagram.order import Strategy, decide_order, group_order
+from mapper.solver.diagram.order import Strategy, bits, decide_order, group_order, groups_of
 from mapper.solver.diagram.sweep import TooManyArcsError, sweep
 from mapper.solver.limits import Watch
 from mapper.solver.space import Space
 
+_Entry = tuple[Variable, tuple[int, ...]]
 _FIRST_ARCS = 1 << 20
 _MORE_ARCS = 4
 _NOBODY = ParameterVariable("")
+_NOTHING: Mapping[Variable, int] = {}
 
 
-def compile_space(
-    space: Space, watch: Watch | None = None, first: Collection[Variable] = ()
-) -> Diagram:
-    """The diagram of all solutions of a space, deciding the variables in ``first`` first.
+def compile_space(space: Space, watch: Watch | None = None) -> Diagram | Factors:
+    """All solutions of a space: one diagram where there are codes, else independent factors.
 
     LimitError past the limits of ``watch``; Cancelled if it is told to stop.
     """
     watch = watch or Watch()
-    if not first and any(isinstance(variable, CodeVariable) for variable, _ in space.variables):
+    if any(isinstance(variable, CodeVariable) for variable, _ in space.variables):
+        return compile_diagram(space, watch)
+    return compile_factors(space, watch)
+
+
+def compile_diagram(space: Space, watch: Watch) -> Diagram:
+    """One diagram of all solutions, by the automaton of codes where that serves."""
+    if any(isinstance(variable, CodeVariable) for variable, _ in space.variables):
         try:
             return compile_codes(space, watch)
         except NotBooleanError:
             pass
-    return compile_arithmetic(space, watch, first)
+    return compile_arithmetic(space, watch)
+
+
+def compile_factors(space: Space, watch: Watch) -> Factors:
+    """Each group of tied variables on its own: by elimination where arrays over its constraints
+    are small, else by a diagram."""
+    fixed = {variable: domain[0] for variable, domain in space.variables if len(domain) == 1}
+    entries = [entry for entry in space.variables if len(entry[1]) > 1]
+    demands = [part for c in space.constraints for part in conjuncts(c.predicate)]
+    names = [variable for variable, _ in space.variables]
+    factors: list[Factor] = []
+    for own, inside in _small_parts(entries, demands):
+        found = _factors_of(own, fixed, inside, space.domains, watch)
+        if found is None:
+            return Factors([NO_SOLUTION], names, fixed)
+        factors += found
+    return Factors(factors, names, fixed)
+
+
+def _small_parts(
+    entries: list[_Entry], demands: list[Predicate]
+) -> Iterator[tuple[list[_Entry], list[Predicate]]]:
+    """Parts of a space that nothing ties together; the whole if it has few variables."""
+    if len(entries) <= MOST_AXES:
+        yield entries, demands
+        return
+    places = {variable: place for place, (variable, _) in enumerate(entries)}
+    scopes = [_scope(demand, places) for demand in demands]
+    yield [], [demand for demand, scope in zip(demands, scopes, strict=True) if not scope]
+    for group in groups_of(len(entries), [scope for scope in scopes if scope]):
+        own = [entries[place] for place in bits(group)]
+        yield own, [d for d, scope in zip(demands, scopes, strict=True) if scope & group]
+
+
+def _scope(predicate: Predicate, places: Mapping[Variable, int]) -> int:
+    return sum(1 << places[name] for name in variables(predicate) if name in places)
+
+
+def _factors_of(
+    entries: Sequence[_Entry],
+    fixed: Mapping[Variable, int],
+    demands: Sequence[Predicate],
+    all_domains: dict[Variable, tuple[int, ...]],
+    watch: Watch,
+) -> list[Factor] | None:
+    """The factors of variables of which ``demands`` speak, and nothing else does; None if a
+    demand cannot be met."""
+    names = [variable for variable, _ in entries]
+    domains = [domain for _, domain in entries]
+    places = {variable: place for place, variable in enumerate(names)}
+    grid = Grid(domains, places, fixed)
+    tied: list[tuple[Predicate, Any, int]] = []
+    for demand in demands:
+        try:
+            if len(names) > MOST_AXES:
+                raise TooManyCombinationsError
+            truth, scope = grid.truth(demand)
+        except TooManyCombinationsError:
+            truth, scope = None, _scope(demand, places)
+        _refuse_large(grid.parts, watch)
+        if scope or truth is None:
+            tied.append((demand, truth, scope))
+        elif not truth:
+            return None
+    sizes = [len(domain) for domain in domains]
+    found: list[Factor] = []
+    for group in groups_of(len(names), [scope for _, _, scope in tied]):
+        watch.tick()
+        inside = [item for item in tied if item[2] & group or not item[2]]
+        if not inside:
+            (place,) = bits(group)
+            found.append(FreeFactor(names[place], domains[place]))
+            continue
+        arrays = [truth for _, truth, _ in inside if truth is not None]
+        steps = None
+        if len(arrays) == len(inside):
+            steps = plan(group, [scope for _, _, scope in inside], sizes)
+        if steps is not None:
+            found.append(EliminatedFactor(Elimination(steps, arrays, sizes), names, domains))
+            continue
+        own = [names[place] for place in bits(group)]
+        found.append(DiagramFactor(_swept(own, all_domains, [d for d, _, _ in inside], watch)))
+    return found
 
 
 def compile_codes(space: Space, watch: Watch) -> Diagram:
@@ -67,21 +168,34 @@ def compile_codes(space: Space, watch: Watch) -> Diagram:
 
 
 def compile_arithmetic(space: Space, watch: Watch, first: Collection[Variable] = ()) -> Diagram:
-    """By sweeping over partial values of the constraints' terms."""
-    domains = space.domains
+    """One diagram by sweeping over partial values of the constraints' terms.
+
+    The variables in ``first`` are decided first.
+    """
     fixed = {variable: domain[0] for variable, domain in space.variables if len(domain) == 1}
     names = [variable for variable, _ in space.variables]
+    demands = (part for c in space.constraints for part in conjuncts(c.predicate))
+    return _swept(names, space.domains, demands, watch, first, fixed)
+
+
+def _swept(
+    names: list[Variable],
+    domains: dict[Variable, tuple[int, ...]],
+    demands: Iterable[Predicate],
+    watch: Watch,
+    first: Collection[Variable] = (),
+    fixed: Mapping[Variable, int] = _NOTHING,
+) -> Diagram:
     open_names = [variable for variable in names if variable not in fixed]
     graph = Graph(domains, open_names)
     roots: list[int] = []
-    for constraint in space.constraints:
-        for predicate in conjuncts(constraint.predicate):
-            roots.append(graph.enter(predicate))
+    for demand in demands:
+        roots.append(graph.enter(demand))
         _refuse_large(len(graph.nodes), watch)
     # What holds anyway would only tie variables together.
     roots = [root for root in dict.fromkeys(roots) if not graph.nodes[root].low]
     if any(not graph.nodes[root].high for root in roots):
-        return empty_diagram(names, fixed)
+        return empty_diagram(names, dict(fixed))
     scopes = [graph.nodes[root].scope for root in roots]
     sizes = [len(domains[variable]) for variable in open_names]
     # No order is good for every space, so they race: each gets a number of arcs, then more.
@@ -96,7 +210,7 @@ def compile_arithmetic(space: Space, watch: Watch, first: Collection[Variable] =
                 layers = sweep(graph, roots, [domains[v] for v in ordered], watch, allowed)
             except TooManyArcsError:
                 continue
-            return Diagram(layers, names, fixed)
+            return Diagram(layers, names, dict(fixed))
         allowed *= _MORE_ARCS
 
 

@@ -125,10 +125,10 @@ __kernel void k_convolution(
                                 }
                                 { /* map 113: S, one iteration */
                                     const int i_113 = 0;
-                                    l_convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12] = p_convolution_acc_2_0_0_0_0;
-                                    l_convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12 + 1] = p_convolution_acc_2_0_1_0_0;
-                                    l_convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12 + 2] = p_convolution_acc_2_1_0_0_0;
-                                    l_convolution_tmp_1[i_109*4 + i_110*4 + i_113*4 + i_51*96 + i_52*48 + i_53*12 + 3] = p_convolution_acc_2_1_1_0_0;
+                                    l_convolution_tmp_1[f_109*4 + i_51*96 + i_52*48 + i_53*12] = p_convolution_acc_2_0_0_0_0;
+                                    l_convolution_tmp_1[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 1] = p_convolution_acc_2_0_1_0_0;
+                                    l_convolution_tmp_1[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 2] = p_convolution_acc_2_1_0_0_0;
+                                    l_convolution_tmp_1[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 3] = p_convolution_acc_2_1_1_0_0;
                                 }
                             }
                             for (int f_68 = 0; f_68 < 4; ++f_68) { /* map 68, map 69, map 70: S */
@@ -138,12 +138,9 @@ __kernel void k_convolution(
                                 float p_convolution_acc_9_0;
                                 p_convolution_acc_9_0 = 0.0f;
                                 for (int r_convolution_10 = 0; r_convolution_10 < 3; ++r_convolution_10) { /* reduce */
-                                    p_convolution_acc_9_0 = (p_convolution_acc_9_0 + l_convolution_tmp_1[i_51*96 + i_52*48 + i_53*12 + i_68*2 + i_69 + i_70 + r_convolution_10*4]);
+                                    p_convolution_acc_9_0 = (p_convolution_acc_9_0 + l_convolution_tmp_1[f_68 + i_51*96 + i_52*48 + i_53*12 + r_convolution_10*4]);
                                 }
-                                { /* map 71: S, one iteration */
-                                    const int i_71 = 0;
-                                    g_convolution[i_28*4 + i_29*384 + i_30*32 + i_51*2 + i_52*192 + i_53*8 + i_68 + i_69*96 + i_70*8 + i_71] = p_convolution_acc_9_0;
-                                }
+                                g_convolution[i_28*4 + i_29*384 + i_30*32 + i_51*2 + i_52*192 + i_53*8 + i_68 + i_69*96 + i_70*8] = p_convolution_acc_9_0;
                             }
                         }
                     }

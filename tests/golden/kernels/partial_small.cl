@@ -63,33 +63,33 @@ __kernel void k_partial(
                         p_partial_tmp_3_0 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112]);
                         p_partial_tmp_3_1 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8]);
                         p_partial_tmp_3_2 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16]);
-                        p_partial_acc_1_0_0 = (p_partial_acc_1_0_0 + dot(p_partial_tmp_3_0, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12))));
-                        p_partial_acc_1_0_1 = (p_partial_acc_1_0_1 + dot(p_partial_tmp_3_0, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 72))));
-                        p_partial_acc_1_0_2 = (p_partial_acc_1_0_2 + dot(p_partial_tmp_3_0, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 144))));
-                        p_partial_acc_1_0_3 = (p_partial_acc_1_0_3 + dot(p_partial_tmp_3_0, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 216))));
-                        p_partial_acc_1_1_0 = (p_partial_acc_1_1_0 + dot(p_partial_tmp_3_1, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12))));
-                        p_partial_acc_1_1_1 = (p_partial_acc_1_1_1 + dot(p_partial_tmp_3_1, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 72))));
-                        p_partial_acc_1_1_2 = (p_partial_acc_1_1_2 + dot(p_partial_tmp_3_1, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 144))));
-                        p_partial_acc_1_1_3 = (p_partial_acc_1_1_3 + dot(p_partial_tmp_3_1, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 216))));
-                        p_partial_acc_1_2_0 = (p_partial_acc_1_2_0 + dot(p_partial_tmp_3_2, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12))));
-                        p_partial_acc_1_2_1 = (p_partial_acc_1_2_1 + dot(p_partial_tmp_3_2, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 72))));
-                        p_partial_acc_1_2_2 = (p_partial_acc_1_2_2 + dot(p_partial_tmp_3_2, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 144))));
-                        p_partial_acc_1_2_3 = (p_partial_acc_1_2_3 + dot(p_partial_tmp_3_2, vload4(0, g_weights + (i_chunk*4 + i_filter_group*288 + r_partial_2*12 + 216))));
+                        p_partial_acc_1_0_0 = (p_partial_acc_1_0_0 + dot(p_partial_tmp_3_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3]));
+                        p_partial_acc_1_0_1 = (p_partial_acc_1_0_1 + dot(p_partial_tmp_3_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 18]));
+                        p_partial_acc_1_0_2 = (p_partial_acc_1_0_2 + dot(p_partial_tmp_3_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 36]));
+                        p_partial_acc_1_0_3 = (p_partial_acc_1_0_3 + dot(p_partial_tmp_3_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 54]));
+                        p_partial_acc_1_1_0 = (p_partial_acc_1_1_0 + dot(p_partial_tmp_3_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3]));
+                        p_partial_acc_1_1_1 = (p_partial_acc_1_1_1 + dot(p_partial_tmp_3_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 18]));
+                        p_partial_acc_1_1_2 = (p_partial_acc_1_1_2 + dot(p_partial_tmp_3_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 36]));
+                        p_partial_acc_1_1_3 = (p_partial_acc_1_1_3 + dot(p_partial_tmp_3_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 54]));
+                        p_partial_acc_1_2_0 = (p_partial_acc_1_2_0 + dot(p_partial_tmp_3_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3]));
+                        p_partial_acc_1_2_1 = (p_partial_acc_1_2_1 + dot(p_partial_tmp_3_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 18]));
+                        p_partial_acc_1_2_2 = (p_partial_acc_1_2_2 + dot(p_partial_tmp_3_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 36]));
+                        p_partial_acc_1_2_3 = (p_partial_acc_1_2_3 + dot(p_partial_tmp_3_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 54]));
                     }
                     { /* map store: S, one iteration */
                         const int i_store = 0;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9] = p_partial_acc_1_0_0;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 27] = p_partial_acc_1_0_1;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 54] = p_partial_acc_1_0_2;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 81] = p_partial_acc_1_0_3;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 3] = p_partial_acc_1_1_0;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 30] = p_partial_acc_1_1_1;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 57] = p_partial_acc_1_1_2;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 84] = p_partial_acc_1_1_3;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 6] = p_partial_acc_1_2_0;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 33] = p_partial_acc_1_2_1;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 60] = p_partial_acc_1_2_2;
-                        g_partial[i_chunk + i_filter_group*108 + i_store + i_tile_column*216 + i_tile_row*864 + i_window_group*9 + 87] = p_partial_acc_1_2_3;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9] = p_partial_acc_1_0_0;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 27] = p_partial_acc_1_0_1;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 54] = p_partial_acc_1_0_2;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 81] = p_partial_acc_1_0_3;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 3] = p_partial_acc_1_1_0;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 30] = p_partial_acc_1_1_1;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 57] = p_partial_acc_1_1_2;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 84] = p_partial_acc_1_1_3;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 6] = p_partial_acc_1_2_0;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 33] = p_partial_acc_1_2_1;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 60] = p_partial_acc_1_2_2;
+                        g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 87] = p_partial_acc_1_2_3;
                     }
                 }
             }
@@ -124,7 +124,7 @@ __kernel void k_summed(
                     float p_summed_acc_1;
                     p_summed_acc_1 = 0.0f;
                     for (int r_summed_2 = 0; r_summed_2 < 3; ++r_summed_2) { /* reduce */
-                        p_summed_acc_1 = (p_summed_acc_1 + g_partial[i_sum_column*216 + i_sum_filter*27 + i_sum_group*108 + i_sum_row*864 + i_sum_window*3 + i_sum_window_group*9 + r_summed_2]);
+                        p_summed_acc_1 = (p_summed_acc_1 + g_partial[f_sum_row*216 + f_sum_window_group*3 + i_sum_filter*27 + i_sum_group*108 + r_summed_2]);
                     }
                     g_summed[i_sum_column*24 + i_sum_filter + i_sum_group*4 + i_sum_row*288 + i_sum_window*8 + i_sum_window_group*96] = p_summed_acc_1;
                 }

@@ -15,7 +15,7 @@ __kernel void k_out(
         const int i_A = get_group_id(0);
         for (int i_B = get_local_id(0); i_B < 8; i_B += 4) { /* map B: L0 */
             for (int i_C = 0; i_C < 3; ++i_C) { /* map C: V4 */
-                vstore4((vload4(0, g_x + (i_A*96 + i_B*12 + i_C*4)) * (float4)(2.0f)), 0, g_out_tmp_1 + (i_A*96 + i_B*12 + i_C*4));
+                ((__global float4 *)g_out_tmp_1)[i_A*24 + i_B*3 + i_C] = (((__global const float4 *)g_x)[i_A*24 + i_B*3 + i_C] * (float4)(2.0f));
             }
         }
         for (int i_D = 0; i_D < 12; ++i_D) { /* map D: S */
