@@ -1,0 +1,217 @@
+"""Solutions of tied variables by elimination: a table for each cluster of them.
+
+The truths of the constraints are arrays over their own variables. To eliminate a variable, all
+arrays that depend on it are multiplied and summed along its axis; what remains says, for each
+choice of the variables that it was tied to, how many completions there are ("bucket
+elimination", as for marginals of graphical models, here over the integers). So a group of
+variables is counted in arrays of the width of its constraints, not of all their combinations.
+Kept arrays, walked backwards, give solutions by their number and all of them.
+
+A group of few combinations is one cluster: then the array is the truth of all constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+#: Groups up to this size, and the last variables of larger ones, become one array.
+ONE_ARRAY = 1 << 13
+#: Larger arrays than this are not made: merging states level by level is better then.
+MOST_CELLS = 1 << 18
+_LARGEST_GROUP = 1 << 62
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """Variables decided together, given those of ``separator``.
+
+    ``cells`` has an axis for each of ``separator`` and then of ``own``: how many completions of
+    this cluster and of those below it there are.
+    """
+
+    separator: tuple[int, ...]
+    own: tuple[int, ...]
+    cells: Array
+    below: list[_Cluster] = field(default_factory=list["_Cluster"])
+
+    def rows(self) -> Array:
+        """A row for each choice of the separator, a column for each choice of its own."""
+        return self.cells.reshape(-1, prod(self.cells.shape[len(self.separator) :]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What is eliminated, from which arrays and earlier clusters, and what it is tied to."""
+
+    own: int
+    separator: int
+    arrays: tuple[int, ...]
+
+
+def plan(group: int, scopes: Sequence[int], sizes: Sequence[int]) -> list[_Step] | None:
+    """In which order to eliminate; None if an array would be too large.
+
+    ``group`` and ``scopes`` are bit masks of variables of these sizes. Arrays are numbered as
+    the scopes; the message of step ``i`` has number ``len(scopes) + i``.
+    """
+    extents = {0: 1}
+
+    def extent(mask: int) -> int:
+        known = extents.get(mask)
+        if known is None:
+            lowest = mask & -mask
+            known = extents[mask] = sizes[lowest.bit_length() - 1] * extent(mask ^ lowest)
+        return known
+
+    if extent(group) >= _LARGEST_GROUP:
+        return None
+    left = dict(enumerate(scopes))
+    steps: list[_Step] = []
+    while group & (group - 1) and extent(group) > ONE_ARRAY:
+        best: tuple[int, int, int] | None = None
+        rest = group
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            joined = bit
+            for scope in left.values():
+                if scope & bit:
+                    joined |= scope
+            key = extent(joined), bit, joined
+            if best is None or key < best:
+                best = key
+        assert best is not None
+        width, bit, joined = best
+        if width > MOST_CELLS:
+            return None
+        used = tuple(number for number, scope in left.items() if scope & bit)
+        for number in used:
+            del left[number]
+        left[len(scopes) + len(steps)] = joined ^ bit
+        steps.append(_Step(bit, joined ^ bit, used))
+        group ^= bit
+    steps.append(_Step(group, 0, tuple(left)))
+    return steps
+
+
+class Elimination:
+    """The solutions of a group of variables.
+
+    ``steps`` are those of :func:`plan`, ``arrays`` truths with an axis for each variable of the whole space, of length 1 where
+    they do not depend on it; ``sizes`` are those of all variables.
+    """
+
+    def __init__(self, steps: Sequence[_Step], arrays: Sequence[Array], sizes: Sequence[int]):
+        self._sizes = sizes
+        known = list(arrays)
+        makers: list[_Cluster | None] = [None] * len(known)
+        for step in steps:
+            scope = step.separator | step.own
+            whole = tuple(size if scope >> i & 1 else 1 for i, size in enumerate(sizes))
+            product = reduce(np.multiply, sorted((known[n] for n in step.arrays), key=_cells))
+            if product.shape != whole:
+                product = np.broadcast_to(product, whole)
+            if step.separator:
+                known.append(np.add.reduce(product, axis=step.own.bit_length() - 1, keepdims=True))
+            self._root = self._cluster(step, product, makers)
+            makers.append(self._root)
+        cells = self._root.cells
+        self.count = int(np.count_nonzero(cells) if cells.dtype == np.bool_ else cells.sum())
+
+    def _cluster(
+        self, step: _Step, product: Array, makers: Sequence[_Cluster | None]
+    ) -> _Cluster:
+        separator, own = _places(step.separator), _places(step.own)
+        # Only one variable can stand before another one of its separator.
+        kept = [*separator, *own]
+        if kept != sorted(kept):
+            product = np.moveaxis(product, own[0], -1)
+        cells = product.reshape([self._sizes[place] for place in (*separator, *own)])
+        below = [made for number in step.arrays if (made := makers[number]) is not None]
+        return _Cluster(separator, own, cells, below)
+
+    @cached_property
+    def _clusters(self) -> list[_Cluster]:
+        """From the root on, each before those below it and these one after another."""
+        found: list[_Cluster] = []
+        stack = [self._root]
+        while stack:
+            cluster = stack.pop()
+            found.append(cluster)
+            stack += reversed(cluster.below)
+        return found
+
+    def positions(self) -> dict[int, Array]:
+        """All solutions in order: for each variable the positions of its values."""
+        found: dict[int, Array] = {}
+        for cluster in self._clusters:
+            rows = cluster.rows()
+            if not cluster.separator:
+                self._decide(found, cluster, np.flatnonzero(rows))
+                continue
+            outer, inner = rows.nonzero()
+            degrees = np.bincount(outer, minlength=len(rows))
+            ends = np.cumsum(degrees)
+            state = self._state(found, cluster)
+            own = degrees[state]
+            if (own == 1).all():
+                self._decide(found, cluster, inner[ends[state] - 1])
+                continue
+            found = {place: np.repeat(column, own) for place, column in found.items()}
+            shift = ends[state] - np.cumsum(own)
+            chosen = np.repeat(shift, own)
+            chosen += np.arange(len(chosen))
+            self._decide(found, cluster, inner[chosen])
+        return found
+
+    def _state(self, found: dict[int, Array], cluster: _Cluster) -> Array:
+        """For each row the choice of the separator as a number."""
+        if not cluster.separator:
+            return np.zeros(1, np.intp)
+        first, *others = cluster.separator
+        state = found[first]
+        for place in others:
+            state = state * self._sizes[place] + found[place]
+        return state
+
+    def _decide(self, found: dict[int, Array], cluster: _Cluster, chosen: Array) -> None:
+        """Enter the choice of a cluster, given as a number, variable by variable."""
+        for place in reversed(cluster.own[1:]):
+            chosen, found[place] = np.divmod(chosen, self._sizes[place])
+        found[cluster.own[0]] = chosen
+
+    def at_ranks(self, ranks: Array) -> dict[int, Array]:
+        """The solutions with these numbers in the order of :meth:`positions`."""
+        found: dict[int, Array] = {}
+        left = {id(self._root): ranks}
+        for cluster in self._clusters:
+            rows = cluster.rows()
+            ends = np.cumsum(rows)
+            state = self._state(found, cluster)
+            width = rows.shape[1]
+            before = ends[state * width] - rows[state, 0]
+            wanted = left.pop(id(cluster)) + before
+            cell = np.searchsorted(ends, wanted, side="right")
+            self._decide(found, cluster, cell - state * width)
+            rest = wanted - (ends[cell] - rows.ravel()[cell])
+            for child in reversed(cluster.below):
+                ways = np.add.reduce(child.rows(), axis=1)[self._state(found, child)]
+                rest, left[id(child)] = np.divmod(rest, ways)
+        return found
+
+
+def _places(mask: int) -> tuple[int, ...]:
+    return tuple(place for place in range(mask.bit_length()) if mask >> place & 1)
+
+
+def _cells(array: Array) -> int:
+    return array.size
