@@ -18,7 +18,7 @@ from mapper.solver.dive import complete, diverse
 from mapper.solver.limits import Watch
 from mapper.solver.model import NO_PINS
 from mapper.solver.restrictions import Restrictions, narrowed
-from mapper.solver.solutions import Solutions, WholeSpace, solutions_of
+from mapper.solver.solutions import FactoredSpace, Solutions, WholeSpace, solutions_of
 from mapper.solver.space import Space, check
 
 # Draws in a row that gave nothing new before it is counted how much there is.
@@ -57,7 +57,9 @@ def sample(
         yield from diverse(narrow, count, seed)
         return
     random = Random(seed)
-    if isinstance(solutions, WholeSpace) and measure is Measure.ASSIGNMENTS:
+    if isinstance(solutions, FactoredSpace):
+        drawn = iter(solutions.factors.sample_distinct(count, seed).assignments())
+    elif isinstance(solutions, WholeSpace) and measure is Measure.ASSIGNMENTS:
         drawn = iter(solutions.diagram.sample_distinct(count, seed).assignments())
     else:
         drawn = _distinct(solutions, measure, random, watch)

@@ -1,7 +1,7 @@
 """The solutions of any space, to be counted, drawn and gone through.
 
-Where codes meet parameters and sizes the space is taken apart (:mod:`joint`); every other
-space is one diagram.
+Where codes meet parameters and sizes the space is taken apart (:mod:`joint`); without codes it
+is a product of independent factors, and codes alone are one diagram.
 """
 
 from __future__ import annotations
@@ -15,8 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.constraint_rules.predicate import CodeVariable, Variable
-from mapper.solver.diagram.compile import compile_arithmetic, compile_space
+from mapper.solver.diagram.compile import (
+    compile_arithmetic,
+    compile_diagram,
+    compile_factors,
+)
 from mapper.solver.diagram.events import NotBooleanError
+from mapper.solver.diagram.factors import Factors
 from mapper.solver.diagram.layers import Diagram, suffix_counts, walk
 from mapper.solver.joint import JointSpace
 from mapper.solver.limits import Watch
@@ -64,7 +69,7 @@ class WholeSpace:
     def __init__(self, diagram: Diagram, codes: frozenset[Variable]) -> None:
         self.diagram = diagram
         names = [layer.variable for layer in diagram.layers]
-        self._codes = sum(name in codes for name in names) if codes else len(names)
+        self._codes = sum(name in codes for name in names)
         self.counted = 0
 
     def count_joint(self) -> int:
@@ -134,6 +139,39 @@ class WholeSpace:
                 yield self._in_order({name: column[place] for name, column in columns.items()})
 
 
+class FactoredSpace:
+    """A space without codes as a product of factors; its mappings are its assignments."""
+
+    def __init__(self, factors: Factors) -> None:
+        self.factors = factors
+        self.counted = 0
+
+    def count_joint(self) -> int:
+        """See :class:`Solutions`."""
+        return self.factors.count
+
+    def count_mappings(self) -> int:
+        """See :class:`Solutions`."""
+        self.counted = self.factors.count
+        return self.counted
+
+    def draw_joint(self, random: Random) -> dict[Variable, int] | None:
+        """See :class:`Solutions`."""
+        total = self.factors.count
+        return self.factors.at_ranks([random.randrange(total)]).assignment(0) if total else None
+
+    def draw_mapping(self, random: Random) -> dict[Variable, int] | None:
+        """See :class:`Solutions`."""
+        return self.draw_joint(random)
+
+    def mappings(self) -> Iterator[dict[Variable, int]]:
+        """See :class:`Solutions`."""
+        total = self.factors.count
+        for begin in range(0, total, _BATCH):
+            ranks = range(begin, min(begin + _BATCH, total))
+            yield from self.factors.at_ranks(ranks).assignments()
+
+
 # So many mappings are made at once when all are gone through.
 _BATCH = 1024
 
@@ -143,9 +181,11 @@ def solutions_of(space: Space, watch: Watch | None = None) -> Solutions:
     codes = frozenset(
         variable for variable, _ in space.variables if isinstance(variable, CodeVariable)
     )
-    if codes and len(codes) < len(space.variables):
+    if not codes:
+        return FactoredSpace(compile_factors(space, watch or Watch()))
+    if len(codes) < len(space.variables):
         try:
             return JointSpace(space, watch)
         except NotBooleanError:
             return WholeSpace(compile_arithmetic(space, watch or Watch(), codes), codes)
-    return WholeSpace(compile_space(space, watch), codes)
+    return WholeSpace(compile_diagram(space, watch or Watch()), codes)

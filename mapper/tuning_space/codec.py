@@ -36,7 +36,8 @@ def space_from_json(value: object) -> TuningSpace:
     """
     if isinstance(value, str | bytes):
         value = loads_bounded(value, max_depth=MAX_DEPTH)
-    check_depth(value, MAX_DEPTH)
+    else:
+        check_depth(value, MAX_DEPTH)
     reader = JsonReader()
     top = reader.object(value, "", ("schema", "name", "parameters"), _OPTIONAL)
     if top is None:

@@ -17,9 +17,12 @@ from mapper.constraint_rules.predicate import (
 from mapper.tuning_space.rational import check_parts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Condition:
-    """What an expression says where it is defined, where it is, and of how many parts that is."""
+    """What an expression says where it is defined, where it is, and of how many parts that is.
+
+    Not changed once it is made; freezing it would cost half of the time of lowering.
+    """
 
     value: Predicate
     defined: Predicate
@@ -33,6 +36,8 @@ def negated(condition: Condition) -> Condition:
 
 def joined(conditions: Sequence[Condition], all_must: bool) -> Condition:
     """``and`` or ``or`` of conditions evaluated in turn."""
+    if len(conditions) == 1:
+        return conditions[0]
     join = all_of if all_must else any_of
     parts = sum(condition.parts for condition in conditions) + 1
     value = join(*(condition.value for condition in conditions))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import cast
 
 from mapper.ast_model.bounded_json import kind_of, pointer
 from mapper.constraint_rules.predicate import ParameterVariable
@@ -48,21 +49,27 @@ class TuningParameter:
     values: tuple[Value, ...]
 
     def __post_init__(self) -> None:
-        path = pointer("/parameters", self.name)
         if not _NAME.fullmatch(self.name) or self.name in RESERVED:
             raise InputError(
-                Problem(path, "not a name for a parameter", repr(self.name)[:80],
+                Problem(self._path, "not a name for a parameter", repr(self.name)[:80],
                         "up to 63 letters, digits and _, no digit first, no word of Python")
             )  # fmt: skip
         if not self.values:
-            raise InputError(Problem(path, "the parameter has no values", "an empty list",
+            raise InputError(Problem(self._path, "the parameter has no values", "an empty list",
                                      "at least one value"))  # fmt: skip
         if len(self.values) > MAX_VALUES:
             raise InputError(
-                Problem(path, "the parameter has too many values", str(len(self.values)),
+                Problem(self._path, "the parameter has too many values", str(len(self.values)),
                         f"{MAX_VALUES} values")
             )  # fmt: skip
-        _check_values(path, self.values)
+        wrong = _wrong_value(self.values)
+        if wrong is not None:
+            index, problem = wrong
+            raise InputError(replace(problem, path=pointer(self._path, index)))
+
+    @property
+    def _path(self) -> str:
+        return pointer("/parameters", self.name)
 
     @property
     def kind(self) -> ParameterKind:
@@ -116,28 +123,40 @@ class TuningParameter:
                 return self.values.index(value)
 
 
-def _check_values(path: str, values: Sequence[Value]) -> None:
-    wanted = type(values[0]) if type(values[0]) in (int, str, bool) else None
-    for index, value in enumerate(values):
-        if type(value) is not wanted:
-            number = isinstance(value, float)
-            message = "a value is not an integer" if number else "a value is of another kind"
-            remedy = "an integer in a smaller unit, or a text as a label" if number else ""
-            allowed = "all integers, all texts, or all true and false"
-            where = pointer(path, index)
-            raise InputError(Problem(where, message, kind_of(value), allowed, remedy))
+def _wrong_value(values: Sequence[Value]) -> tuple[int, Problem] | None:
+    """The first value that cannot stand where it does, by its number, and why; None if all can."""
+    kind = type(values[0])
+    if kind not in (int, str, bool) or any(type(value) is not kind for value in values):
+        return _of_another_kind(values)
+    if kind is not str and len(set(values)) == len(values):
+        numbers = cast("Sequence[int]", values)
+        if min(numbers) >= -(2**63) and max(numbers) < 2**63:
+            return None
     seen: set[Value] = set()
     for index, value in enumerate(values):
-        where = pointer(path, index)
         if value in seen:
-            raise InputError(Problem(where, "a value stands twice", kind_of(value)))
+            return index, Problem("", "a value stands twice", kind_of(value))
         seen.add(value)
         if isinstance(value, str):
             if not value.isprintable() or len(value) > MAX_LABEL:
-                raise InputError(Problem(where, "not a label", kind_of(value),
-                                         f"up to {MAX_LABEL} printable characters"))  # fmt: skip
+                allowed = f"up to {MAX_LABEL} printable characters"
+                return index, Problem("", "not a label", kind_of(value), allowed)
         elif not -(2**63) <= value < 2**63:
-            raise InputError(Problem(where, "an integer is too large", str(value)[:24], "64 bits"))
+            return index, Problem("", "an integer is too large", str(value)[:24], "64 bits")
+    return None
+
+
+def _of_another_kind(values: Sequence[Value]) -> tuple[int, Problem]:
+    first = type(values[0])
+    index = 0
+    if first in (int, str, bool):
+        index = next(i for i, value in enumerate(values) if type(value) is not first)
+    value = values[index]
+    number = isinstance(value, float)
+    message = "a value is not an integer" if number else "a value is of another kind"
+    remedy = "an integer in a smaller unit, or a text as a label" if number else ""
+    allowed = "all integers, all texts, or all true and false"
+    return index, Problem("", message, kind_of(value), allowed, remedy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,12 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import NoReturn, assert_never
+from typing import NoReturn
 
 from mapper.ast_model.bounded_json import pointer
 from mapper.ast_model.nodes import Relation
 from mapper.constraint_rules.predicate import (
     TRUE,
-    IntTerm,
     ParameterVariable,
     Predicate,
     Truth,
@@ -29,7 +28,6 @@ from mapper.constraint_rules.predicate import (
     compare,
     member,
     negate,
-    subterms,
 )
 from mapper.constraint_rules.rule import Constraint, Provenance
 from mapper.errors import InputError, LimitError, Problem
@@ -52,6 +50,7 @@ from mapper.tuning_space.document import (
 )
 from mapper.tuning_space.guards import Known
 from mapper.tuning_space.language import fail_at
+from mapper.tuning_space.levels import check_levels, too_deep
 from mapper.tuning_space.rational import Fraction, Whole, check_parts, constant, whole
 from mapper.tuning_space.syntax import (
     Arithmetic,
@@ -75,8 +74,6 @@ _Numeric = tuple[Fraction, Predicate]
 
 RULE = "space"
 MAX_EXPONENT = 64
-# Of predicates and terms within one another: whoever evaluates them recurs so deep.
-MAX_LEVELS = 100
 _RELATIONS = {relation.value: relation for relation in Relation if relation.value != "|"}
 
 
@@ -88,6 +85,18 @@ class _Kind(StrEnum):
     TEXT = "a text"
 
 
+_KINDS = {
+    ParameterKind.INTEGER: _Kind.NUMBER,
+    ParameterKind.SWITCH: _Kind.CONDITION,
+    ParameterKind.CHOICE: _Kind.TEXT,
+}
+_KIND_OF: dict[type, _Kind] = {
+    **dict.fromkeys((Number, Negation, Arithmetic, Power, Call), _Kind.NUMBER),
+    **dict.fromkeys((Flag, Comparison, Conjunction, Disjunction, Inversion), _Kind.CONDITION),
+    Text: _Kind.TEXT,
+}
+
+
 def solver_space(space: TuningSpace) -> Space:
     """Variables and constraints of a tuning space, in its order.
 
@@ -97,13 +106,14 @@ def solver_space(space: TuningSpace) -> Space:
     parameters = {parameter.name: parameter for parameter in space.parameters}
     domains = {parameter.name: parameter.domain for parameter in space.parameters}
     variables = {parameter.name: parameter.variable for parameter in space.parameters}
+    kinds = {parameter.name: _KINDS[parameter.kind] for parameter in space.parameters}
     provenance = Provenance(space.source or f"the tuning space {space.name}", "")
     problems: list[Problem] = []
     constraints: list[Constraint] = []
     for index, (name, stated) in enumerate(
         zip(space.constraint_ids, space.constraints, strict=True)
     ):
-        lowering = _Lowering(parameters, domains, variables, stated.expression)
+        lowering = _Lowering(parameters, domains, variables, kinds, stated.expression)
         try:
             predicate = lowering.predicate(stated.parsed())
         except (InputError, LimitError) as error:
@@ -140,12 +150,14 @@ class _Lowering:
         parameters: dict[str, TuningParameter],
         domains: dict[str, tuple[int, ...]],
         variables: dict[str, ParameterVariable],
+        kinds: dict[str, _Kind],
         source: str,
     ) -> None:
         self.mentioned: dict[str, None] = {}
         self._parameters = parameters
         self._domains = domains
         self._variables = variables
+        self._kinds = kinds
         self._source = source
 
     def predicate(self, expression: Expression) -> Predicate:
@@ -153,8 +165,8 @@ class _Lowering:
         try:
             found = self._true(expression, Known())
         except RecursionError:
-            raise _too_deep() from None
-        _check_levels(found)
+            raise too_deep() from None
+        check_levels(found)
         return found
 
     def _fail(
@@ -163,40 +175,30 @@ class _Lowering:
         fail_at(self._source, at, message, found, allowed, remedy)
 
     def _parameter(self, node: Name) -> TuningParameter:
-        known = self._parameters.get(node.name)
-        if known is None:
-            close = difflib.get_close_matches(node.name, self._parameters, 1)
-            some = list(self._parameters)[:20]
-            more = f" and {len(self._parameters) - 20} more" if len(self._parameters) > 20 else ""
-            self._fail(node.at, "there is no such parameter", repr(node.name[:80]),
-                       ", ".join(some) + more, close[0] if close else "")  # fmt: skip
-        self.mentioned[node.name] = None
-        return known
+        self._kind(node)
+        return self._parameters[node.name]
+
+    def _unknown(self, node: Name) -> NoReturn:
+        close = difflib.get_close_matches(node.name, self._parameters, 1)
+        some = list(self._parameters)[:20]
+        more = f" and {len(self._parameters) - 20} more" if len(self._parameters) > 20 else ""
+        self._fail(node.at, "there is no such parameter", repr(node.name[:80]),
+                   ", ".join(some) + more, close[0] if close else "")  # fmt: skip
 
     def _kind(self, node: Expression) -> _Kind:
-        match node:
-            case Number() | Negation() | Arithmetic() | Power() | Call():
-                return _Kind.NUMBER
-            case Text():
-                return _Kind.TEXT
-            case Flag() | Comparison() | Conjunction() | Disjunction() | Inversion():
-                return _Kind.CONDITION
-            case Name():
-                match self._parameter(node).kind:
-                    case ParameterKind.INTEGER:
-                        return _Kind.NUMBER
-                    case ParameterKind.SWITCH:
-                        return _Kind.CONDITION
-                    case ParameterKind.CHOICE:
-                        return _Kind.TEXT
-            case Conditional(_, then, otherwise, at):
-                kind, other = self._kind(then), self._kind(otherwise)
-                if kind is not other:
-                    self._fail(at, "the branches are of two kinds", f"{kind} and {other}",
-                               "two numbers, or two conditions")  # fmt: skip
-                return kind
-            case _:
-                assert_never(node)
+        if isinstance(node, Name):
+            kind = self._kinds.get(node.name)
+            if kind is None:
+                self._unknown(node)
+            self.mentioned[node.name] = None
+            return kind
+        if isinstance(node, Conditional):
+            kind, other = self._kind(node.then), self._kind(node.otherwise)
+            if kind is not other:
+                self._fail(node.at, "the branches are of two kinds", f"{kind} and {other}",
+                           "two numbers, or two conditions")  # fmt: skip
+            return kind
+        return _KIND_OF[type(node)]
 
     def _require(self, node: Expression, wanted: _Kind) -> None:
         if self._kind(node) is not wanted:
@@ -217,8 +219,9 @@ class _Lowering:
             case Conjunction(parts):
                 found: list[Predicate] = []
                 for part in parts:
+                    if found:
+                        known = known.and_also(found[-1])
                     found.append(self._true(part, known))
-                    known = known.and_also(found[-1])
                 return all_of(*found)
             case Disjunction((*first, last)):
                 before = self._in_turn(first, known, reached_if=False)
@@ -229,7 +232,7 @@ class _Lowering:
                 return all_of(defined_in_turn(before, False)[0], any_of(*values, ended))
             case _:
                 condition = self._condition(node, known)
-                return all_of(condition.defined, condition.value)
+                return _both(condition.defined, condition.value)
 
     def _condition(self, node: Expression, known: Known) -> Condition:
         match node:
@@ -260,9 +263,10 @@ class _Lowering:
         """Conditions of which each is evaluated if all before it are ``reached_if``."""
         found: list[Condition] = []
         for part in parts:
-            condition = self._condition(part, known)
-            found.append(condition)
-            known = known.and_also(condition.value if reached_if else negate(condition.value))
+            if found:
+                before = found[-1].value
+                known = known.and_also(before if reached_if else negate(before))
+            found.append(self._condition(part, known))
         return found
 
     def _switched_on(self, name: str) -> Predicate:
@@ -276,9 +280,9 @@ class _Lowering:
         found: list[Condition] = []
         left = node.first
         for operator, right in node.rest:
-            condition = self._compared(operator, left, right, node.at, known)
-            found.append(condition)
-            known = known.and_also(condition.value)
+            if found:
+                known = known.and_also(found[-1].value)
+            found.append(self._compared(operator, left, right, node.at, known))
             if not isinstance(right, Listing):
                 left = right
         return found
@@ -366,11 +370,11 @@ class _Lowering:
         return {str(value): member(variable, (number,)) for number, value in numbered}
 
     def _number(self, node: Expression, known: Known) -> _Numeric:
+        if isinstance(node, Name) and self._kind(node) is _Kind.NUMBER:
+            return whole(self._integer(node.name, known)), TRUE
         match node:
             case Number(value):
                 return whole(constant(value)), TRUE
-            case Name(name) if self._kind(node) is _Kind.NUMBER:
-                return whole(self._integer(name, known)), TRUE
             case Negation(operand):
                 inner, defined = self._number(operand, known)
                 return rational.minus(inner), defined
@@ -429,7 +433,7 @@ class _Lowering:
             value, defined = self._number(operand, known)
             terms.append(value if operator == "+" else rational.minus(value))
             conditions.append(defined)
-        return rational.total(terms), all_of(*conditions)
+        return rational.total(terms), _all(conditions)
 
     def _product(self, node: Arithmetic, known: Known) -> _Numeric:
         value, defined = self._number(node.first, known)
@@ -448,7 +452,7 @@ class _Lowering:
                 factors = [rational.floor_divided(rational.product(factors), value)]
             else:
                 factors = [rational.modulo(rational.product(factors), value)]
-        return rational.product(factors), all_of(*conditions)
+        return rational.product(factors), _all(conditions)
 
     def _chosen_number(
         self, condition: Expression, then: Expression, otherwise: Expression, known: Known
@@ -462,7 +466,7 @@ class _Lowering:
 
 def _related(relation: Relation, left: _Numeric, right: _Numeric) -> Condition:
     value = rational.related(relation, left[0], right[0])
-    return Condition(value, all_of(left[1], right[1]), left[0].parts + right[0].parts + 1)
+    return Condition(value, _both(left[1], right[1]), left[0].parts + right[0].parts + 1)
 
 
 def _divisor(value: Fraction, known: Known) -> _Numeric:
@@ -477,18 +481,16 @@ def _divisor(value: Fraction, known: Known) -> _Numeric:
     return value, TRUE if not_zero in known.facts or above in known.facts else not_zero
 
 
-def _check_levels(predicate: Predicate) -> None:
-    """LimitError for a predicate nested so deeply that evaluating it could fail."""
-    level: list[Predicate | IntTerm] = [predicate]
-    for _ in range(MAX_LEVELS):
-        level = list({id(part): part for item in level for part in subterms(item)}.values())
-        if not level:
-            return
-    raise _too_deep()
+def _both(first: Predicate, second: Predicate) -> Predicate:
+    """:func:`all_of` two, of which the one or the other nearly always is TRUE."""
+    if first is TRUE:
+        return second
+    return first if second is TRUE else all_of(first, second)
 
 
-def _too_deep() -> LimitError:
-    return LimitError(
-        Problem("", "what the expression becomes is nested too deeply", "",
-                f"{MAX_LEVELS} levels", "several constraints: all must hold")
-    )  # fmt: skip
+def _all(conditions: list[Predicate]) -> Predicate:
+    """:func:`all_of` several that are nearly always TRUE."""
+    for condition in conditions:
+        if condition is not TRUE:
+            return all_of(*conditions)
+    return TRUE

@@ -37,9 +37,12 @@ from mapper.errors import LimitError, Problem
 # Of one integer of an expression, in bits, and of the parts of what an expression becomes.
 MAX_BITS = 512
 MAX_PARTS = 5000
+_LARGEST = 2**MAX_BITS
 
 
-@dataclass(frozen=True, slots=True)
+# Neither kind of number is changed once it is made; freezing them would cost a good part of the
+# time that it takes to read a space.
+@dataclass(slots=True, eq=False)
 class Whole:
     """An integer term, the interval of its values, and of how many parts it consists."""
 
@@ -49,13 +52,14 @@ class Whole:
     parts: int = 1
 
     def __post_init__(self) -> None:
-        if self.high.bit_length() > MAX_BITS or self.low.bit_length() > MAX_BITS:
+        if self.low <= -_LARGEST or self.high >= _LARGEST:
             raise LimitError(
                 Problem("", "a number in the expression may become too large",
                         f"{max(self.high.bit_length(), self.low.bit_length())} bits",
                         f"{MAX_BITS} bits", "fewer factors, or a smaller exponent")
             )  # fmt: skip
-        check_parts(self.parts)
+        if self.parts > MAX_PARTS:
+            check_parts(self.parts)
 
 
 def check_parts(parts: int) -> None:
@@ -68,7 +72,7 @@ def check_parts(parts: int) -> None:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Fraction:
     """``top / bottom``; the bottom is at least 1 where the expression is defined."""
 
@@ -109,8 +113,10 @@ def whole(value: Whole) -> Fraction:
 
 def _product(values: list[Whole]) -> Whole:
     factors = [value for value in values if value is not ONE]
-    if len(factors) <= 1:
-        return factors[0] if factors else ONE
+    if not factors:
+        return ONE
+    if len(factors) == 1:
+        return factors[0]
     low = high = 1
     for factor in factors:
         corners = (low * factor.low, low * factor.high, high * factor.low, high * factor.high)
@@ -168,6 +174,8 @@ def product(values: list[Fraction]) -> Fraction:
     """The product of one or more."""
     if len(values) == 1:
         return values[0]
+    if all(value.bottom is ONE for value in values):
+        return Fraction(_product([value.top for value in values]), ONE)
     return Fraction(
         _product([value.top for value in values]), _product([value.bottom for value in values])
     )
@@ -318,6 +326,8 @@ def _decided(relation: Relation, left: Whole, right: Whole) -> bool | None:
 
 def _common(values: list[Fraction]) -> tuple[list[Whole], Whole]:
     """The tops over one bottom for all."""
+    if all(value.bottom is ONE for value in values):
+        return [value.top for value in values], ONE
     bottoms = {value.bottom.term: value.bottom for value in values if value.bottom is not ONE}
     tops: list[Whole] = []
     for value in values:

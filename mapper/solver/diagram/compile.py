@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mapper.constraint_rules.evaluation import evaluate
 from mapper.constraint_rules.predicate import (
     And,
     CodeVariable,
@@ -124,8 +125,10 @@ def _factors_of(
             truth, scope = grid.truth(demand)
         except TooManyCombinationsError:
             truth, scope = None, _scope(demand, places)
+            if not scope:
+                truth = evaluate(demand, fixed)
         _refuse_large(grid.parts, watch)
-        if scope or truth is None:
+        if scope:
             tied.append((demand, truth, scope))
         elif not truth:
             return None
@@ -133,7 +136,7 @@ def _factors_of(
     found: list[Factor] = []
     for group in groups_of(len(names), [scope for _, _, scope in tied]):
         watch.tick()
-        inside = [item for item in tied if item[2] & group or not item[2]]
+        inside = [item for item in tied if item[2] & group]
         if not inside:
             (place,) = bits(group)
             found.append(FreeFactor(names[place], domains[place]))

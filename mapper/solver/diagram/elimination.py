@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,8 +106,8 @@ def plan(group: int, scopes: Sequence[int], sizes: Sequence[int]) -> list[_Step]
 class Elimination:
     """The solutions of a group of variables.
 
-    ``steps`` are those of :func:`plan`, ``arrays`` truths with an axis for each variable of the whole space, of length 1 where
-    they do not depend on it; ``sizes`` are those of all variables.
+    ``steps`` are those of :func:`plan`, ``sizes`` those of all variables of the space; ``arrays``
+    are truths with an axis for each of these, of length 1 where they do not depend on it.
     """
 
     def __init__(self, steps: Sequence[_Step], arrays: Sequence[Array], sizes: Sequence[int]):
@@ -117,9 +117,9 @@ class Elimination:
         for step in steps:
             scope = step.separator | step.own
             whole = tuple(size if scope >> i & 1 else 1 for i, size in enumerate(sizes))
-            product = reduce(np.multiply, sorted((known[n] for n in step.arrays), key=_cells))
+            product = _joined([known[number] for number in step.arrays])
             if product.shape != whole:
-                product = np.broadcast_to(product, whole)
+                product = product * np.ones(whole, product.dtype)
             if step.separator:
                 known.append(np.add.reduce(product, axis=step.own.bit_length() - 1, keepdims=True))
             self._root = self._cluster(step, product, makers)
@@ -127,9 +127,7 @@ class Elimination:
         cells = self._root.cells
         self.count = int(np.count_nonzero(cells) if cells.dtype == np.bool_ else cells.sum())
 
-    def _cluster(
-        self, step: _Step, product: Array, makers: Sequence[_Cluster | None]
-    ) -> _Cluster:
+    def _cluster(self, step: _Step, product: Array, makers: Sequence[_Cluster | None]) -> _Cluster:
         separator, own = _places(step.separator), _places(step.own)
         # Only one variable can stand before another one of its separator.
         kept = [*separator, *own]
@@ -200,7 +198,7 @@ class Elimination:
             width = rows.shape[1]
             before = ends[state * width] - rows[state, 0]
             wanted = left.pop(id(cluster)) + before
-            cell = np.searchsorted(ends, wanted, side="right")
+            cell = cast("Array", np.searchsorted(ends, wanted, side="right"))
             self._decide(found, cluster, cell - state * width)
             rest = wanted - (ends[cell] - rows.ravel()[cell])
             for child in reversed(cluster.below):
@@ -211,6 +209,16 @@ class Elimination:
 
 def _places(mask: int) -> tuple[int, ...]:
     return tuple(place for place in range(mask.bit_length()) if mask >> place & 1)
+
+
+def _joined(arrays: list[Array]) -> Array:
+    """The product, small arrays first; of truths whether all hold."""
+    arrays.sort(key=_cells)
+    result = arrays[0]
+    for array in arrays[1:]:
+        truths = result.dtype.kind == array.dtype.kind == "b"
+        result = np.logical_and(result, array) if truths else result * array
+    return result
 
 
 def _cells(array: Array) -> int:

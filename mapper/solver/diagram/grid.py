@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,7 +230,7 @@ class Grid:
     def _decided(self, part: Truth) -> Value:
         return _TRUE if part.value else _FALSE
 
-    LOOKS: dict[type, Callable[[Grid, Any], Value]] = {
+    LOOKS: ClassVar[dict[type, Callable[[Grid, Any], Value]]] = {
         IntConst: constant,
         CodeVariable: variable,
         ParameterVariable: variable,
