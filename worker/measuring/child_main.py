@@ -53,7 +53,7 @@ def _restrain() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def _die_with_parent(lifeline: int) -> None:
+def die_with_parent(lifeline: int) -> None:
     """Kill the own group when the parent is gone, even while a kernel runs for ever.
 
     The parent holds the other end of ``lifeline`` and never writes. (PR_SET_PDEATHSIG would
@@ -143,7 +143,7 @@ def main() -> int:
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
     _restrain()
-    _die_with_parent(arguments.lifeline)
+    die_with_parent(arguments.lifeline)
     # Drivers and kernels' printf write to standard output: keep the pipe for ourselves.
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -16,6 +16,7 @@ from mapper.errors import DeviceError, Problem
 from worker.measuring.wire import BadMessage, DeadlinePassed, StreamEnded, receive, send
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+MEASURING_CHILD = "worker.measuring.child_main"
 _STDERR_CHARACTERS = 2000
 #: How long a killed process may take to go; only a stuck driver takes longer.
 _KILL_GRACE_S = 5.0
@@ -49,10 +50,10 @@ class ChildProcess:
     """A child in a session of its own, with private caches, killed as a whole group.
 
     ``directory`` is private to this child and removed with it. Requests and replies have
-    deadlines on the monotonic clock.
+    deadlines on the monotonic clock. ``module`` is what the child runs.
     """
 
-    def __init__(self, device: str, directory: Path) -> None:
+    def __init__(self, device: str, directory: Path, module: str = MEASURING_CHILD) -> None:
         self._directory = tempfile.TemporaryDirectory(
             prefix="child-", dir=directory, ignore_cleanup_errors=True
         )
@@ -65,7 +66,7 @@ class ChildProcess:
                     [
                         sys.executable,
                         "-m",
-                        "worker.measuring.child_main",
+                        module,
                         f"--device={device}",
                         f"--lifeline={lifeline}",
                     ],

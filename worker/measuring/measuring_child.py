@@ -309,7 +309,7 @@ class MeasuringChild:
             raise _ProbeFailed(f"opening the device failed: {death.message}") from None
         if hello["type"] == "device-error":
             raise DeviceError([Problem(**problem) for problem in hello["problems"]])
-        self._profile = _profile_from_json(hello["profile"])
+        self._profile = profile_from_json(hello["profile"])
         self._facts = hello["facts"]
         outcome = self._run(
             child,
@@ -344,7 +344,8 @@ class _ProbeFailed(Exception):
         self.reason = reason
 
 
-def _profile_from_json(value: dict[str, Any]) -> DeviceProfile:
+def profile_from_json(value: dict[str, Any]) -> DeviceProfile:
+    """A profile as a child's greeting has it."""
     shapes = {key: tuple(value[key]) for key in ("max_work_item_sizes", "vector_widths")}
     return DeviceProfile(**{**value, **shapes})
 

@@ -1,0 +1,113 @@
+"""Sets of convolution layers to measure, as data: whole networks and published lists.
+
+Each file states its source and, for a network, what is published of it (parameters,
+multiply-adds), which tests hold the layers against. A network's layers are its unique
+convolutions; ``count`` says how often each stands in it. Layers are named ``<set>/<n>`` and
+are convolutions alone: fp32, no bias, no activation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from mapper.errors import InputError, Problem
+from mapper.layer_spec import LayerSpec
+
+SCHEMA = "nestmap/layer-set/1"
+_SUFFIX = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedLayer:
+    """A layer of a set: ``count`` is how often it stands in the network, ``where`` first."""
+
+    layer: LayerSpec
+    count: int
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSet:
+    """A named list of layers with its source; ``published`` holds figures of that source."""
+
+    name: str
+    title: str
+    source: str
+    published: dict[str, Any]
+    layers: tuple[ListedLayer, ...]
+
+
+@cache
+def layer_set_names() -> tuple[str, ...]:
+    """The sets that :func:`load_layer_set` knows, sorted."""
+    names = (entry.name for entry in files(__name__).iterdir())
+    return tuple(sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)))
+
+
+@cache
+def load_layer_set(name: str) -> LayerSet:
+    """A set by name; InputError lists the names."""
+    if name not in layer_set_names():
+        raise InputError(
+            Problem("layers", "no layer set of this name", repr(name), ", ".join(layer_set_names()))
+        )
+    text = files(__name__).joinpath(name + _SUFFIX).read_text(encoding="utf-8")
+    value: dict[str, Any] = json.loads(text)
+    if value.get("schema") != SCHEMA:
+        raise InputError(
+            Problem(f"layers/{name}", "unknown schema", repr(value.get("schema")), SCHEMA)
+        )
+    rows: list[dict[str, Any]] = value["layers"]
+    return LayerSet(
+        name,
+        value["title"],
+        value["source"],
+        value["published"],
+        tuple(ListedLayer(_layer(row), row["count"], row.get("where", "")) for row in rows),
+    )
+
+
+def listed_layer(name: str) -> LayerSpec:
+    """A layer by name, such as ``resnet50/3``; InputError says which names there are."""
+    first, _, _ = name.partition("/")
+    if first in layer_set_names():
+        for listed in load_layer_set(first).layers:
+            if listed.layer.name == name:
+                return listed.layer
+    raise InputError(
+        Problem("layer", "no layer of this name", repr(name), ", ".join(_names_in_short()))
+    )
+
+
+def _names_in_short() -> Iterator[str]:
+    for name in layer_set_names():
+        layers = load_layer_set(name).layers
+        yield f"{layers[0].layer.name} to {layers[-1].layer.name}"
+
+
+def _layer(row: dict[str, Any]) -> LayerSpec:
+    top, left, bottom, right = row["padding"]
+    # Whatever is usual is left to the layer's defaults.
+    rarer = {key: row[key] for key in ("batch", "groups") if row[key] != 1}
+    return LayerSpec.from_json(
+        {
+            "channels": row["channels"],
+            "height": row["height"],
+            "width": row["width"],
+            "filters": row["filters"],
+            "kernel_height": row["kernel"],
+            "kernel_width": row["kernel"],
+            "stride": row["stride"],
+            "pad_top": top,
+            "pad_left": left,
+            "pad_bottom": bottom,
+            "pad_right": right,
+            "name": row["name"],
+            **rarer,
+        }
+    )
