@@ -18,7 +18,8 @@ from mapper.ast_model.codec import MAX_PROGRAM_DEPTH, PROGRAM_SCHEMA, program_fr
 from mapper.ast_model.nest_codec import NEST_SCHEMA, nest_from_json
 from mapper.ast_model.text_form import parse
 from mapper.errors import InputError, LimitError, NestmapError, Problem
-from mapper.layer_spec import VGG16, LayerSpec
+from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
+from mapper.layer_spec import LayerSpec
 from mapper.pipeline import (
     Subject,
     subject_of_layer,
@@ -55,9 +56,9 @@ def load_subject(x: str, variant: str | None = None, max_bytes: int = DEFAULT_MA
     A file of that name is preferred to a layer. Raises InputError for everything that is
     wrong with it, LimitError for a program that is too large.
     """
-    if x in VGG16 and not Path(x).is_file():
-        return subject_of_layer(VGG16[x], variant or DEFAULT_VARIANT)
-    content = read_bounded(x, max_bytes, or_else="or a layer's name, " + ", ".join(VGG16))
+    if is_layer_name(x) and not Path(x).is_file():
+        return subject_of_layer(layer_of_name(x), variant or DEFAULT_VARIANT)
+    content = read_bounded(x, max_bytes, or_else=f"or a layer's name: {names_in_short()}")
     shown = "standard input" if x == STDIN else x
     try:
         return bounded(_subject_of_text(content, _label(x), shown, variant))

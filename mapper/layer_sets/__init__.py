@@ -9,16 +9,14 @@ are convolutions alone: fp32, no bias, no activation.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from mapper.errors import InputError, Problem
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import VGG16, VGG16_UNIQUE, LayerSpec
 
-SCHEMA = "nestmap/layer-set/1"
 _SUFFIX = ".json"
 
 
@@ -56,12 +54,7 @@ def load_layer_set(name: str) -> LayerSet:
         raise InputError(
             Problem("layers", "no layer set of this name", repr(name), ", ".join(layer_set_names()))
         )
-    text = files(__name__).joinpath(name + _SUFFIX).read_text(encoding="utf-8")
-    value: dict[str, Any] = json.loads(text)
-    if value.get("schema") != SCHEMA:
-        raise InputError(
-            Problem(f"layers/{name}", "unknown schema", repr(value.get("schema")), SCHEMA)
-        )
+    value = _document(name)
     rows: list[dict[str, Any]] = value["layers"]
     return LayerSet(
         name,
@@ -72,22 +65,41 @@ def load_layer_set(name: str) -> LayerSet:
     )
 
 
-def listed_layer(name: str) -> LayerSpec:
-    """A layer by name, such as ``resnet50/3``; InputError says which names there are."""
-    first, _, _ = name.partition("/")
-    if first in layer_set_names():
-        for listed in load_layer_set(first).layers:
-            if listed.layer.name == name:
-                return listed.layer
-    raise InputError(
-        Problem("layer", "no layer of this name", repr(name), ", ".join(_names_in_short()))
-    )
+def layer_of_name(name: str) -> LayerSpec:
+    """A layer by name, such as ``resnet50/3`` or ``vgg16/14``, which has the sizes of
+    ``vgg16/12``; InputError says which names there are."""
+    found = _listed(name) or VGG16.get(name)
+    if found is None:
+        raise InputError(Problem("layer", "no layer of this name", repr(name), names_in_short()))
+    return found
 
 
-def _names_in_short() -> Iterator[str]:
-    for name in layer_set_names():
-        layers = load_layer_set(name).layers
-        yield f"{layers[0].layer.name} to {layers[-1].layer.name}"
+def is_layer_name(name: str) -> bool:
+    """Whether :func:`layer_of_name` knows it."""
+    return name in VGG16 or _listed(name) is not None
+
+
+def names_in_short() -> str:
+    """Every name, as ranges."""
+    names = [[row["name"] for row in _document(name)["layers"]] for name in layer_set_names()]
+    # The set has each configuration once; the network's other layers have names as well.
+    ranges = [f"{known[0]} to {known[-1]}" for known in (*names, list(VGG16))]
+    ranges.remove(f"{VGG16_UNIQUE[0]} to {VGG16_UNIQUE[-1]}")
+    return ", ".join(ranges)
+
+
+def _listed(name: str) -> LayerSpec | None:
+    first = name.partition("/")[0]
+    if first not in layer_set_names():
+        return None
+    rows: list[dict[str, Any]] = _document(first)["layers"]
+    return next((_layer(row) for row in rows if row["name"] == name), None)
+
+
+@cache
+def _document(name: str) -> dict[str, Any]:
+    text = files(__name__).joinpath(name + _SUFFIX).read_text(encoding="utf-8")
+    return json.loads(text)
 
 
 def _layer(row: dict[str, Any]) -> LayerSpec:

@@ -1,0 +1,234 @@
+"""Kernels of tuning records and cuDNN, layer by layer, in turns in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from math import exp, log
+from statistics import median
+from typing import Any
+
+from mapper.device_profile import DeviceProfile
+from mapper.errors import NestmapError
+from mapper.layer_spec import LayerSpec
+from mapper.pipeline import generate_kernels
+from mapper.tuning_records import TuningRecord, best_record
+from nestmap.kernel_bench.cudnn import CudnnLayer
+from nestmap.kernel_bench.judging import Judge
+from nestmap.kernel_bench.operands import library_operands
+from nestmap.kernel_bench.proposals import readable
+from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
+from nestmap.kernel_bench.span import SpanPlan, interquartile, prepared_bytes, scratch_bytes
+from nestmap.tuning.reference import Workload, make_workload
+from worker.measuring.driver_errors import PlanFailure
+from worker.measuring.loaded_plan import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Contestants take turns of ``repetitions`` timed runs after ``warmup`` others."""
+
+    rounds: int = 3
+    repetitions: int = 10
+    warmup: int = 5
+
+
+@dataclass(slots=True)
+class Figure:
+    """One contestant on one layer. Times in milliseconds, all of them; ``failure`` says why
+    there are none. ``relative_error`` is the 2-norm of the difference to a float64 reference
+    over the norm of the reference."""
+
+    contestant: str
+    times_ms: list[float] = field(default_factory=list[float])
+    relative_error: float = 0.0
+    extra_bytes: int = 0
+    prepared_bytes: int = 0
+    failure: str = ""
+    details: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def time_ms(self) -> float | None:
+        """The median."""
+        return median(self.times_ms) if self.times_ms else None
+
+    def to_json(self, layer: LayerSpec) -> dict[str, Any]:
+        """With what follows from the times."""
+        value = asdict(self)
+        if self.times_ms:
+            value["time_ms"] = median(self.times_ms)
+            value["spread"] = interquartile(self.times_ms)
+            value["tflops"] = tflops(layer, median(self.times_ms))
+        return value
+
+
+@dataclass(slots=True)
+class Row:
+    """A layer with its contestants: the fastest kernels, those without extra memory, cuDNN."""
+
+    layer: LayerSpec
+    best: Figure | None = None
+    lean: Figure | None = None
+    cudnn: Figure | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """cuDNN's time over that of the fastest kernels."""
+        return ratio(self.cudnn, self.best)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain JSON value."""
+        return {
+            "layer": self.layer.to_json(),
+            "operations": self.layer.operations,
+            **{
+                name: None if figure is None else figure.to_json(self.layer)
+                for name, figure in (
+                    ("best", self.best),
+                    ("no_extra_memory", self.lean),
+                    ("cudnn", self.cudnn),
+                )
+            },
+            "ratio": self.ratio,
+            "ratio_no_extra_memory": ratio(self.cudnn, self.lean),
+        }
+
+
+def ratio(other: Figure | None, ours: Figure | None) -> float | None:
+    """The other's median time over ours; None unless both have one."""
+    if other is None or ours is None or other.time_ms is None or ours.time_ms is None:
+        return None
+    return other.time_ms / ours.time_ms
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
+    """None of no values."""
+    return exp(sum(map(log, values)) / len(values)) if values else None
+
+
+class _Kernels:
+    """The kernels of a record, loaded."""
+
+    def __init__(
+        self, name: str, record: TuningRecord, session: Session, profile: DeviceProfile
+    ) -> None:
+        self.figure = Figure(name)
+        # A record may have been measured under another name of the layer.
+        wanted = quest(record.layer, record.variant, profile)
+        assignments = readable(wanted.space, [record.choices])
+        if not assignments:
+            raise NestmapError("the record's mapping is not valid any more")
+        plan = generate_kernels(wanted.subject, assignments[0])
+        self.figure.extra_bytes = scratch_bytes(plan)
+        self.figure.prepared_bytes = prepared_bytes(plan)
+        self.figure.details = {"variant": record.variant, "choices": dict(record.choices)}
+        self.loaded = SpanPlan(session, plan)
+
+    def verify(self, workload: Workload, judge: Judge) -> None:
+        """Run once from poisoned buffers; the figure says if it is wrong."""
+        self.loaded.poison()
+        self.loaded.fill_inputs(workload.inputs)
+        self.loaded.prepare()
+        self.loaded.span()
+        self.judge(judge)
+
+    def judge(self, judge: Judge) -> None:
+        """Hold the output of the last run against the reference."""
+        verdict = judge.verdict(self.loaded.read_output())
+        self.figure.relative_error = max(self.figure.relative_error, verdict.relative_error)
+        if verdict.wrong is not None:
+            self.figure.failure = f"wrong: {verdict.wrong.message}"
+
+    def time(self, how: Rounds) -> None:
+        """A turn."""
+        for _ in range(how.warmup):
+            self.loaded.span()
+        self.figure.times_ms += [self.loaded.span()[0] / 1e6 for _ in range(how.repetitions)]
+
+
+def compare_layer(
+    layer: LayerSpec,
+    records: Sequence[TuningRecord],
+    session: Session,
+    profile: DeviceProfile,
+    torch: Any | None,
+    how: Rounds = Rounds(),
+    *,
+    kernel_names: bool = False,
+    note: Callable[[str], None] = lambda text: None,
+) -> Row:
+    """Time the best records of a layer and cuDNN (where there is torch) in turns.
+
+    Everyone's output is held against float64 before the first turn and after the last. What
+    fails says so in its figure; DeviceError only where the device itself fails.
+    """
+    row = Row(layer)
+    chosen = best_record(records, layer)
+    lean = best_record(records, layer, max_extra_bytes=0)
+    subject = quest(layer, chosen.variant if chosen else "direct", profile).subject
+    workload = make_workload(subject, INPUT_SEED, {})
+    judge = Judge(workload.expected, workload.tolerance)
+    kernels: list[_Kernels] = []
+    if chosen is None:
+        note(f"{layer.name}: no record for this device; --tune searches for one")
+    else:
+        row.best = _entered("nestmap", chosen, session, profile, workload, judge, kernels)
+    if lean is not None and lean is not chosen:
+        name = "nestmap, no extra memory"
+        row.lean = _entered(name, lean, session, profile, workload, judge, kernels)
+    elif lean is not None:
+        row.lean = row.best
+    library: CudnnLayer | None = None
+    if torch is not None:
+        row.cudnn = Figure("cuDNN")
+        try:
+            library = CudnnLayer(torch, layer, library_operands(layer, workload))
+        except NestmapError as error:
+            row.cudnn.failure = str(error)
+    for _ in range(how.rounds):
+        for entrant in kernels:
+            if not entrant.figure.failure:
+                entrant.time(how)
+        if library is not None and row.cudnn is not None:
+            row.cudnn.times_ms += library.times_ms(how.repetitions, how.warmup)
+    for entrant in kernels:
+        if not entrant.figure.failure:
+            entrant.judge(judge)
+        if entrant.figure.failure:
+            entrant.figure.times_ms.clear()
+        entrant.loaded.__exit__()
+    if library is not None and row.cudnn is not None:
+        _finish(library, row.cudnn, judge, kernel_names)
+    return row
+
+
+def _entered(
+    name: str,
+    record: TuningRecord,
+    session: Session,
+    profile: DeviceProfile,
+    workload: Workload,
+    judge: Judge,
+    kernels: list[_Kernels],
+) -> Figure:
+    try:
+        entrant = _Kernels(name, record, session, profile)
+        entrant.verify(workload, judge)
+    except PlanFailure as failure:
+        return Figure(name, failure=str(failure.outcome))
+    except NestmapError as error:
+        return Figure(name, failure=str(error))
+    kernels.append(entrant)
+    return entrant.figure
+
+
+def _finish(library: CudnnLayer, figure: Figure, judge: Judge, kernel_names: bool) -> None:
+    verdict = judge.verdict(library.output())
+    figure.relative_error = verdict.relative_error
+    figure.extra_bytes = library.workspace_bytes
+    figure.details = {
+        "calls_of_a_graph": library.calls,
+        "per_call_ms": median(library.per_call_ms(10)),
+    }
+    if kernel_names:
+        figure.details["kernels"] = library.kernel_names()

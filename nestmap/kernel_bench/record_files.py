@@ -1,0 +1,96 @@
+"""Record files: the shipped ones, and those of a folder where a search leaves what it finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from mapper.ast_model.bounded_json import loads_bounded
+from mapper.errors import InputError, Problem
+from mapper.layer_sets import layer_set_names
+from mapper.profiles import profile_names
+from mapper.tuning_records import (
+    TuningRecord,
+    front_of,
+    records_from_json,
+    records_to_json,
+    shipped_records,
+)
+
+DEFAULT_FOLDER = Path("out/records")
+_MAX_BYTES = 64 * 2**20
+_MAX_DEPTH = 40
+#: The file of layers that belong to no set.
+_OTHERS = "layers"
+
+
+def device_folder(facts: Mapping[str, str]) -> str:
+    """The folder's name for a device: a shipped profile's if it is such a device, else the
+    device's own name in lower case."""
+    if "pocl" in facts.get("platform.version", "").lower():
+        return "pocl"
+    name = facts.get("device.name", "")
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    for profile in profile_names():
+        if set(re.findall(r"[a-z0-9]+", profile)) <= set(words):
+            return profile
+    return "-".join(words) or "unknown"
+
+
+def file_of(layer_name: str) -> str:
+    """The file that a layer's records are in, without its suffix: the name of its set."""
+    first = layer_name.partition("/")[0]
+    return first if first in layer_set_names() else _OTHERS
+
+
+def read_records(folder: Path, device: str) -> tuple[TuningRecord, ...]:
+    """All records of a device: the shipped ones and those of ``folder``. InputError."""
+    found = list(shipped_records(device))
+    for path in sorted((folder / device).glob("*.json")):
+        found += _read(path)
+    return tuple(found)
+
+
+def write_records(folder: Path, device: str, fresh: Sequence[TuningRecord]) -> list[Path]:
+    """Add records to the files of their layers' sets, which keep the front; the files."""
+    by_file: dict[str, list[TuningRecord]] = {}
+    for record in fresh:
+        by_file.setdefault(file_of(record.layer.name), []).append(record)
+    written: list[Path] = []
+    for name, records in by_file.items():
+        path = folder / device / f"{name}.json"
+        before = _read(path) if path.exists() else ()
+        _write(path, front_of([*before, *records]))
+        written.append(path)
+    return written
+
+
+def _read(path: Path) -> tuple[TuningRecord, ...]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(Problem(str(path), "cannot be read", str(error))) from error
+    try:
+        return records_from_json(loads_bounded(text, max_bytes=_MAX_BYTES, max_depth=_MAX_DEPTH))
+    except InputError as error:
+        raise InputError(
+            Problem(f"{path}{p.path}", p.message, p.found, p.allowed, p.remedy)
+            for p in error.problems
+        ) from error
+
+
+def _write(path: Path, records: Iterable[TuningRecord]) -> None:
+    value = records_to_json(records)
+    # A record a line: differences stay readable.
+    lines = ",\n".join(json.dumps(record, sort_keys=True) for record in value["records"])
+    text = f'{{"schema": "{value["schema"]}", "records": [\n{lines}\n]}}\n'
+    fresh = path.with_name(path.name + ".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise InputError(Problem(str(path), f"cannot be written: {error.strerror}")) from error

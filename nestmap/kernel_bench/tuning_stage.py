@@ -1,0 +1,137 @@
+"""The stage before a comparison: search for each layer, and put what is found into records."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mapper.ast_model.bounded_json import loads_bounded
+from mapper.errors import InputError, Problem
+from mapper.layer_sets import layer_of_name, layer_set_names, load_layer_set
+from mapper.layer_spec import LayerSpec
+from mapper.tuning_records import TuningRecord, best_record
+from nestmap.kernel_bench.journal import Journal
+from nestmap.kernel_bench.pool import Deadlines, Pool
+from nestmap.kernel_bench.record_files import device_folder, read_records, write_records
+from nestmap.kernel_bench.search import Budget, Progress, Wish, quest, search
+from nestmap.subjects import read_bounded
+
+#: Seconds between two lines about a search.
+_SAY_EVERY_S = 10.0
+_MAX_BYTES = 2**16
+_MAX_DEPTH = 8
+NO_WISH = Wish()
+DEFAULT_DEADLINES = Deadlines()
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How to search: of each layer in each variant with ``budget``."""
+
+    variants: tuple[str, ...]
+    budget: Budget
+    workers: int
+    journal: Path
+    seed: int = 0
+    wish: Wish = NO_WISH
+    deadlines: Deadlines = DEFAULT_DEADLINES
+
+
+def chosen_layers(names: Sequence[str]) -> tuple[LayerSpec, ...]:
+    """Layers by the names of sets (``vgg16``) and of layers (``boda/3``) and from files with a
+    layer (``my.json``), each once. InputError."""
+    found: dict[LayerSpec, None] = {}
+    for name in names:
+        if name in layer_set_names():
+            found.update((listed.layer, None) for listed in load_layer_set(name).layers)
+        elif name.endswith(".json"):
+            found[_layer_of_file(name)] = None
+        else:
+            found[layer_of_name(name)] = None
+    if not found:
+        raise InputError(Problem("--layers", "there is nothing to measure"))
+    return tuple(found)
+
+
+def _layer_of_file(name: str) -> LayerSpec:
+    value = loads_bounded(read_bounded(name), max_bytes=_MAX_BYTES, max_depth=_MAX_DEPTH)
+    if not isinstance(value, dict):
+        raise InputError(Problem(name, "holds no layer", type(value).__name__, "nestmap/layer/1"))
+    return LayerSpec.from_json({"name": Path(name).stem, **value})
+
+
+def default_workers(kind: str) -> int:
+    """Processes that build: one core is left to whoever is timed; on a CPU device the cores
+    are what is timed, so there is only one."""
+    return 1 if kind == "cpu" else max(1, (os.cpu_count() or 2) - 1)
+
+
+def tune_layers(
+    layers: Sequence[LayerSpec],
+    device: str,
+    how: Tuning,
+    folder: Path,
+    say: Callable[[str], None],
+) -> None:
+    """Search for every layer in turn; after each its records are in ``folder``.
+
+    Ctrl-C ends the search of one layer with its best in the records; a second one ends all.
+    """
+    with Pool(device, how.workers, how.deadlines) as pool:
+        state = pool.device()
+        assert state.profile is not None
+        name = device_folder(state.facts)
+        with Journal(how.journal, state.facts) as journal:
+            for layer in layers:
+                known = read_records(folder, name)
+                for variant in how.variants:
+                    listener = _Talker(say)
+                    wanted = quest(layer, variant, state.profile, how.wish)
+                    found = search(
+                        wanted,
+                        pool,
+                        journal,
+                        how.budget,
+                        known=known,
+                        seed=how.seed,
+                        listener=listener,
+                    )
+                    listener.last()
+                    write_records(folder, name, found)
+                    _say_best(layer, variant, found, say)
+
+
+def _say_best(
+    layer: LayerSpec, variant: str, found: Sequence[TuningRecord], say: Callable[[str], None]
+) -> None:
+    best, lean = best_record(found, layer), best_record(found, layer, 0)
+    if best is None:
+        say(f"{layer.name} {variant}: nothing was timed")
+        return
+    text = f"{layer.name} {variant}: {best.tflops:.3g} TFLOP/s, {best.extra_bytes} extra bytes"
+    if lean is not None and lean is not best:
+        text += f"; {lean.tflops:.3g} TFLOP/s without extra memory"
+    say(text)
+
+
+class _Talker:
+    """Says how a search goes, now and then."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._said = time.monotonic()
+        self._progress: Progress | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        self._progress = progress
+        if time.monotonic() - self._said >= _SAY_EVERY_S:
+            self._said = time.monotonic()
+            self._say(progress.text())
+
+    def last(self) -> None:
+        """The last state."""
+        if self._progress is not None:
+            self._say(self._progress.text())
