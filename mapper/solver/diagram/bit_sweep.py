@@ -19,6 +19,10 @@ from mapper.solver.diagram.layers import Layer
 from mapper.solver.diagram.order import bits
 from mapper.solver.limits import Watch
 
+# Of states and classes that are looked at together.
+_BLOCK = 1 << 14
+_ALL = (1 << 64) - 1
+
 Words = NDArray[np.uint64]
 Array = NDArray[Any]
 
@@ -83,32 +87,52 @@ def _move(
     """Every state with every class: new states as columns, with the state and class of each."""
     words, states = state.shape
     kinds = len(classes)
-    constant = np.zeros((words, kinds), np.uint64)
-    killing = np.zeros((words, kinds), np.uint64)
-    barred = np.zeros((1, kinds), np.bool_)
-    moving: dict[int, list[tuple[Move, Array]]] = {}
+    firsts = [values[0] for values in classes]
+    constants = [[0] * kinds for _ in range(words)]
+    kills = [[0] * kinds for _ in range(words)]
+    barred = 0
+    # Bits of one word that move equally far for the same values move together.
+    moving: dict[int, dict[tuple[int, int, int], int]] = {}
     for move in program.moves:
-        hit = np.array([move.mask >> values[0] & 1 for values in classes], np.bool_)
-        if move.target is None:
-            if move.bit is None:
-                barred |= hit
-            else:
-                killing[move.bit.word, hit] |= np.uint64(1 << move.bit.position)
-        elif move.bit is None:
-            constant[move.target.word, hit] |= np.uint64(1 << move.target.position)
+        if move.target is not None and move.bit is not None:
+            together = moving.setdefault(move.target.word, {})
+            key = move.bit.word, move.target.position - move.bit.position, move.mask
+            together[key] = together.get(key, 0) | 1 << move.bit.position
+        elif move.target is not None:
+            _set(constants[move.target.word], move.target.position, move.mask, firsts)
+        elif move.bit is not None:
+            _set(kills[move.bit.word], move.bit.position, move.mask, firsts)
         else:
-            moving.setdefault(move.target.word, []).append((move, hit))
+            barred |= move.mask
+    constant, killing = np.array(constants, np.uint64), np.array(kills, np.uint64)
     kept = state & np.array(program.keep, np.uint64)[:, None]
 
     def moved_word(word: int, rows: Array, kind: Array) -> Words:
-        new = kept[word][rows] | constant[word][kind]
-        for move, hit in moving.get(word, ()):
-            assert move.bit is not None and move.target is not None
-            alive = _truth(state, move.bit) << np.uint64(move.target.position)
-            new |= np.where(hit[kind], alive[rows], _NONE)
+        if word not in moving:
+            return kept[word][rows] | constant[word][kind]
+        steps = [
+            (source, shift, np.uint64(taken), _hits(mask, firsts)[:, None])
+            for (source, shift, mask), taken in moving[word].items()
+        ]
+        new = np.empty(len(rows), np.uint64)
+        # Block by block every state with every class, whether it is alive or not: looking up
+        # each extension on its own takes longer.
+        size = max(1, _BLOCK // max(kinds, 1))
+        for begin in range(0, states, size):
+            block = state[:, begin : begin + size]
+            low, high = np.searchsorted(rows, (begin, begin + size))
+            if low == high:
+                continue
+            table = kept[word, begin : begin + size] | constant[word][:, None]
+            for source, shift, taken, hit in steps:
+                moved = block[source] & taken
+                moved = moved << np.uint64(shift) if shift >= 0 else moved >> np.uint64(-shift)
+                table |= moved & hit
+            new[low:high] = table[kind[low:high], rows[low:high] - begin]
         return new
 
-    dead = np.broadcast_to(barred, (states, kinds))
+    dead = np.empty((states, kinds), np.bool_)
+    dead[:] = [bool(barred >> first & 1) for first in firsts]
     for word in range(words):
         if killing[word].any():
             dead = dead | ((state[word][:, None] & killing[word][None, :]) != 0)
@@ -128,7 +152,15 @@ def _move(
     return _finish(automaton, program, moved, rows, kind)
 
 
-_NONE = np.uint64(0)
+def _hits(mask: int, firsts: Sequence[int]) -> Words:
+    """All bits for each class whose values a mask has, none for the others."""
+    return np.array([_ALL if mask >> first & 1 else 0 for first in firsts], np.uint64)
+
+
+def _set(row: list[int], position: int, mask: int, firsts: Sequence[int]) -> None:
+    """Set a bit for each class whose values a mask has."""
+    for kind, first in enumerate(firsts):
+        row[kind] |= (mask >> first & 1) << position
 
 
 def _finish(

@@ -60,7 +60,10 @@ def part_key(kind: Kind, children: tuple[int, ...]) -> Key | None:
 
 
 class Level:
-    """Values at one level, computed when asked for and once."""
+    """Values at one level, computed when asked for and once.
+
+    ``values`` are those of the variable, of shape ``(1, values)`` or ``(rows, 1)``.
+    """
 
     def __init__(
         self, graph: Graph, level: int, known: dict[Key, Array], values: Array, wide: bool
@@ -118,7 +121,7 @@ class Level:
             case Kind.CONSTANT:
                 return node.constant
             case Kind.VARIABLE:
-                return self._values[None, :]
+                return self._values
             case Kind.MEMBER:
                 return self._member(node)
             case Kind.NOT:

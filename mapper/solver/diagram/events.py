@@ -10,35 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import assert_never
+from typing import assert_never, cast
 
 from mapper.ast_model.nodes import Relation
 from mapper.constraint_rules.evaluation import evaluate
 from mapper.constraint_rules.predicate import (
     And,
+    CodeVariable,
     Compare,
-    FloorDiv,
-    IntTerm,
-    Maximum,
     Member,
-    Modulo,
     Not,
     Or,
     Predicate,
-    Product,
-    Select,
-    Sum,
     Truth,
     Variable,
-    add,
     compare,
-    floor_divide,
-    maximum,
-    multiply,
-    remainder,
-    select,
     variables,
 )
+from mapper.solver.diagram.choices import conditions_in, decided
 
 #: Literals by the place of their variable: the values that make it true, as a bit mask.
 Literals = tuple[tuple[int, int], ...]
@@ -152,7 +141,13 @@ class EventCompiler:
         self._foreign: dict[int, bool] = {}
         self._closed = len(domains) == len(order)
         self._equalities: dict[tuple[object, ...], list[tuple[int, int]]] = {}
-        self._masks: dict[tuple[int, frozenset[int], bool], int] = {}
+        self._memberships: dict[tuple[int, frozenset[int], bool], Alternatives] = {}
+        self._code_places = {
+            variable.map_id: place
+            for place, variable in enumerate(order)
+            if isinstance(variable, CodeVariable)
+        }
+        self._looked = 0
         self.atoms: list[Predicate] = []
         self._atom_places: dict[Predicate, int] = {}
         self._flags: dict[frozenset[Conjunction], int] = {}
@@ -169,7 +164,7 @@ class EventCompiler:
     @property
     def size(self) -> int:
         """The number of parts that were looked at."""
-        return len(self._held)
+        return len(self._held) + self._looked
 
     def _forbid_single_values(self, predicates: Sequence[Predicate]) -> None:
         """Take values out of domains that small constraints forbid on their own.
@@ -186,11 +181,16 @@ class EventCompiler:
                         ((place, mask),) = literals
                         changed = changed or bool(self._full[place] & mask)
                         self._full[place] &= ~mask
-            self._memo.clear()
+            if changed:
+                self._memo.clear()
+                self._memberships.clear()
 
     def _dnf(self, predicate: Predicate, holds: bool) -> Alternatives:
-        if isinstance(predicate, Not):
-            return self._dnf(predicate.part, not holds)
+        kind = type(predicate)
+        if kind is Member and self._closed:
+            return self._member(cast("Member", predicate), holds)
+        if kind is Not:
+            return self._dnf(cast("Not", predicate).part, not holds)
         key = (id(predicate), holds)
         known = self._memo.get(key)
         if known is None:
@@ -235,17 +235,8 @@ class EventCompiler:
                 return (ALWAYS,) if value is holds else ()
             case Not(part):
                 return self._dnf(part, not holds)
-            case Member(variable, values) if not self._is_foreign(predicate):
-                place = self._place(variable)
-                key = (place, values, holds)
-                mask = self._masks.get(key)
-                if mask is None:
-                    mask = 0
-                    for index, value in enumerate(self._domains[variable]):
-                        if (value in values) is holds:
-                            mask |= 1 << index
-                    self._masks[key] = mask
-                return self._literal(place, mask)
+            case Member() if not self._is_foreign(predicate):
+                return self._member(predicate, holds)
             case _ if self._is_foreign(predicate):
                 return self._atom(predicate, holds)
             case And(parts):
@@ -257,7 +248,24 @@ class EventCompiler:
             case _:
                 raise AssertionError(predicate)
 
+    def _member(self, predicate: Member, holds: bool) -> Alternatives:
+        """Most of what rules say is this."""
+        self._looked += 1
+        place = self._place(predicate.variable)
+        key = (place, predicate.values, holds)
+        found = self._memberships.get(key)
+        if found is None:
+            mask = 0
+            for index, value in enumerate(self._domains[predicate.variable]):
+                if (value in predicate.values) is holds:
+                    mask |= 1 << index
+            found = self._memberships[key] = self._literal(place, mask)
+        return found
+
     def _place(self, variable: Variable) -> int:
+        # The hash of a variable is a call of its own, that of an integer is not.
+        if isinstance(variable, CodeVariable):
+            return self._code_places[variable.map_id]
         place = self._place_by_id.get(id(variable))
         if place is None:
             self._held.append(variable)
@@ -286,7 +294,9 @@ class EventCompiler:
                 if evaluate(predicate, {name: value}) is holds
             )
             return self._literal(self._place(name), mask)
-        conditions = list(dict.fromkeys(_conditions(predicate.left) + _conditions(predicate.right)))
+        conditions = list(
+            dict.fromkeys(conditions_in(predicate.left) + conditions_in(predicate.right))
+        )
         conditions = [part for part in conditions if not self._is_foreign(part)]
         if conditions:
             return self._by_cases(predicate, conditions, holds)
@@ -320,8 +330,8 @@ class EventCompiler:
             chosen = dict(zip(conditions, truths, strict=True))
             case = compare(
                 predicate.relation,
-                _decided(predicate.left, chosen),
-                _decided(predicate.right, chosen),
+                decided(predicate.left, chosen),
+                decided(predicate.right, chosen),
             )
             parts = [part if truth else Not(part) for part, truth in chosen.items()]
             for conjunction in self._all([*parts, case if holds else Not(case)], True):
@@ -450,41 +460,6 @@ def _size(predicate: Predicate, enough: int) -> int:
         case _:
             pass
     return total
-
-
-def _conditions(term: IntTerm) -> list[Predicate]:
-    """What the choices within a term depend on."""
-    match term:
-        case Select(condition, then, otherwise):
-            return [condition, *_conditions(then), *_conditions(otherwise)]
-        case Sum(parts) | Product(parts) | Maximum(parts):
-            return [found for part in parts for found in _conditions(part)]
-        case FloorDiv(top, bottom) | Modulo(top, bottom):
-            return _conditions(top) + _conditions(bottom)
-        case _:
-            return []
-
-
-def _decided(term: IntTerm, truths: Mapping[Predicate, bool]) -> IntTerm:
-    """The term with these choices made."""
-    match term:
-        case Select(condition, then, otherwise):
-            truth = truths.get(condition)
-            if truth is None:
-                return select(condition, _decided(then, truths), _decided(otherwise, truths))
-            return _decided(then if truth else otherwise, truths)
-        case Sum(parts):
-            return add(*(_decided(part, truths) for part in parts))
-        case Product(parts):
-            return multiply(*(_decided(part, truths) for part in parts))
-        case Maximum(parts):
-            return maximum(*(_decided(part, truths) for part in parts))
-        case FloorDiv(top, bottom):
-            return floor_divide(_decided(top, truths), _decided(bottom, truths))
-        case Modulo(top, bottom):
-            return remainder(_decided(top, truths), _decided(bottom, truths))
-        case _:
-            return term
 
 
 def _closed(found: Sequence[Conjunction], alternatives: Alternatives) -> bool:

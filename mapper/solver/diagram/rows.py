@@ -30,7 +30,7 @@ def all_hold(
     for name in names:
         column = columns[name].reshape(rows, 1)
         known[graph.enter(name)] = column.astype(object) if wide else column
-    level = Level(graph, len(names) - 1, known, np.zeros(1, np.int64), wide)
+    level = Level(graph, len(names) - 1, known, np.zeros((1, 1), np.int64), wide)
     found = np.ones((rows, 1), np.bool_)
     for root in roots:
         value = level.get(root)

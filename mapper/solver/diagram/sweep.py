@@ -23,7 +23,12 @@ from mapper.solver.limits import Watch
 
 Array = NDArray[Any]
 # So many extensions are looked at between two looks at the clock.
-_CHUNK = 1 << 21
+_CHUNK = 1 << 18
+
+
+# Of so many extensions, if complete constraints leave few, these alone are looked at further.
+_SPARSE_FROM = 1 << 14
+_SPARSE = 4
 
 
 class TooManyArcsError(Exception):
@@ -32,9 +37,13 @@ class TooManyArcsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What happens at a level: constraints to look at, and keys to keep with their users."""
+    """What happens at a level: keys to keep with their users, and constraints to look at.
 
-    touched: tuple[int, ...]
+    Those to look at become ``complete`` here or stay ``open``; others are ``pending`` too.
+    """
+
+    complete: tuple[int, ...]
+    open: tuple[int, ...]
     kept: tuple[tuple[Key, tuple[int, ...]], ...]
     pending: frozenset[int]
 
@@ -98,7 +107,9 @@ def _plan(graph: Graph, roots: Sequence[int], levels: int) -> list[_Step]:
             for key in keys:
                 users.setdefault(key, []).append(root)
         kept = tuple((key, tuple(using)) for key, using in users.items())
-        steps.append(_Step(tuple(touched), kept, frozenset(needs)))
+        complete = tuple(root for root in touched if root not in needs)
+        still = tuple(root for root in touched if root in needs)
+        steps.append(_Step(complete, still, kept, frozenset(needs)))
     return steps
 
 
@@ -173,25 +184,35 @@ def _extend_rows(
     step: _Step,
     wide: bool,
 ) -> tuple[Array, Array, dict[Key, Array]]:
-    at = Level(graph, level, {key: c[:, None] for key, c in known.items()}, values, wide)
+    columns_of = {key: column[:, None] for key, column in known.items()}
+    at = Level(graph, level, columns_of, values[None, :], wide)
     shape = (states, len(values))
     keep: Any = True
+    for root in step.complete:
+        keep = np.logical_and(keep, _bounds(at, root, columns_of)[1])
+    sparse: tuple[Array, Array] | None = None
+    if step.open and states * len(values) >= _SPARSE_FROM and is_array(keep) and keep.size > 1:
+        sparse = _survivors(keep, shape)
+        if len(sparse[0]) * _SPARSE > states * len(values):
+            sparse = None
+        else:
+            # What cannot become valid anyway is not looked at again: survivors are rows now.
+            source, value = sparse
+            columns_of = {key: column[source] for key, column in columns_of.items()}
+            at = Level(graph, level, columns_of, values[value][:, None], wide)
+            shape, keep = (len(source), 1), True
     decided: dict[int, Any] = {}
-    for root in step.touched:
-        flag: Key = ("decided", root)
-        low, high = at.bounds(root)
-        if flag in known:
-            settled = known[flag][:, None]
-            low, high = np.logical_or(settled, low), np.logical_or(settled, high)
+    for root in step.open:
+        low, high = _bounds(at, root, columns_of)
         keep = np.logical_and(keep, high)
-        if root in step.pending and is_array(low):
+        if is_array(low):
             decided[root] = low
-    for key, column in known.items():
+    for key, column in columns_of.items():
         if isinstance(key, tuple) and key[0] == "decided":
             root = key[1]
             assert isinstance(root, int)
             if root in step.pending and root not in decided:
-                decided[root] = column[:, None]
+                decided[root] = column
     source, value = _survivors(keep, shape)
     columns: dict[Key, Array] = {}
     settled_rows = {root: _pick(low, shape, source, value) for root, low in decided.items()}
@@ -207,7 +228,18 @@ def _extend_rows(
         columns[key] = column
     for root, rows in settled_rows.items():
         columns["decided", root] = rows
+    if sparse is not None:
+        source, value = sparse[0][source], sparse[1][source]
     return source, value, columns
+
+
+def _bounds(at: Level, root: int, columns_of: dict[Key, Array]) -> tuple[Any, Any]:
+    """Whether a constraint holds whatever follows, and whether it can hold."""
+    low, high = at.bounds(root)
+    settled = columns_of.get(("decided", root))
+    if settled is None:
+        return low, high
+    return np.logical_or(settled, low), np.logical_or(settled, high)
 
 
 def _survivors(keep: Any, shape: tuple[int, int]) -> tuple[Array, Array]:
