@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nestmap.cli.bench_completeness import completeness
+from nestmap.cli.bench_cpu import cpu
 from nestmap.cli.bench_gpu import gpu
 from nestmap.cli.bench_joint import joint
 from nestmap.cli.bench_soundness import soundness
@@ -27,6 +28,7 @@ app.command()(joint)
 app.command()(spaces)
 app.command()(completeness)
 app.command()(gpu)
+app.command()(cpu)
 
 
 @app.callback()

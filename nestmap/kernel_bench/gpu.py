@@ -14,7 +14,7 @@ from mapper.layer_spec import LayerSpec
 from mapper.pipeline import generate_kernels
 from mapper.tuning_records import TuningRecord, best_record
 from nestmap.kernel_bench.cudnn import CudnnLayer
-from nestmap.kernel_bench.judging import Judge
+from nestmap.kernel_bench.judging import LIBRARY_TOLERANCE, Judge
 from nestmap.kernel_bench.operands import library_operands
 from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
@@ -225,6 +225,9 @@ def _entered(
 def _finish(library: CudnnLayer, figure: Figure, judge: Judge, kernel_names: bool) -> None:
     verdict = judge.verdict(library.output())
     figure.relative_error = verdict.relative_error
+    if figure.relative_error > LIBRARY_TOLERANCE:
+        figure.failure = f"computes something else: relative error {figure.relative_error:.1e}"
+        figure.times_ms.clear()
     figure.extra_bytes = library.workspace_bytes
     figure.details = {
         "calls_of_a_graph": library.calls,

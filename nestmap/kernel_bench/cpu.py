@@ -1,0 +1,294 @@
+"""Kernels of tuning records on a CPU device and the libraries for CPUs, in turns.
+
+Cores that others use too change speed within minutes, so contestants take turns in rounds and
+a ratio is taken within each round; only rounds count in which every contestant had its cores.
+All times are wall-clock from the call to the result, also those of the kernels.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, NestmapError, Problem
+from mapper.layer_spec import LayerSpec
+from mapper.pipeline import generate_kernels
+from mapper.tuning_records import TuningRecord, best_record
+from nestmap.kernel_bench.judging import LIBRARY_TOLERANCE, Judge
+from nestmap.kernel_bench.libraries import LibraryProcess, Turn, save_operands
+from nestmap.kernel_bench.operands import library_operands, own_layout
+from nestmap.kernel_bench.proposals import readable
+from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
+from nestmap.kernel_bench.span import SpanPlan, prepared_bytes, scratch_bytes
+from nestmap.tuning.reference import make_workload
+from worker.measuring.driver_errors import PlanFailure
+from worker.measuring.loaded_plan import Session
+
+OURS = "nestmap"
+#: Of the cores that a contestant kept busy in its best turn, it must have had this share.
+_LEAST_SHARE = 0.9
+#: Cores that all others together may have been busy on during a turn.
+_MOST_FOREIGN = 0.15
+#: Seconds between turns, for the last contestant's threads to go to sleep.
+_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class CpuRounds:
+    """``rounds`` that count are wanted, and at most ``most`` tried; a turn takes so many
+    seconds and at least so many runs."""
+
+    rounds: int = 7
+    most: int = 21
+    turn_s: float = 0.3
+    least: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTurn:
+    """A turn with the cores that others kept busy meanwhile (None: not known)."""
+
+    turn: Turn
+    foreign_cores: float | None
+
+    @property
+    def time_s(self) -> float:
+        """The median run."""
+        return median(self.turn.times)
+
+
+@dataclass(slots=True)
+class CpuFigure:
+    """One contestant on one layer: a turn for each round tried. ``failure`` says why none."""
+
+    contestant: str
+    turns: list[MeasuredTurn] = field(default_factory=list[MeasuredTurn])
+    relative_error: float = 0.0
+    extra_bytes: int = 0
+    prepared_bytes: int = 0
+    failure: str = ""
+    details: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(slots=True)
+class CpuRow:
+    """A layer with its contestants, ours first; ``accepted`` are the rounds that count."""
+
+    layer: LayerSpec
+    figures: list[CpuFigure]
+    accepted: list[int] = field(default_factory=list[int])
+    tried: int = 0
+
+    def time_s(self, figure: CpuFigure) -> float | None:
+        """The median over the rounds that count."""
+        times = [figure.turns[i].time_s for i in self.accepted if i < len(figure.turns)]
+        return median(times) if times else None
+
+    def ratio(self, figure: CpuFigure) -> float | None:
+        """A contestant's time over ours: the median of the rounds' ratios."""
+        ours = self.figures[0]
+        ratios = [
+            figure.turns[i].time_s / ours.turns[i].time_s
+            for i in self.accepted
+            if i < len(figure.turns) and i < len(ours.turns)
+        ]
+        return median(ratios) if ratios else None
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain JSON value with every turn."""
+        contestants: list[dict[str, Any]] = []
+        for figure in self.figures:
+            time_s = self.time_s(figure)
+            contestants.append(
+                {
+                    "contestant": figure.contestant,
+                    "time_ms": None if time_s is None else time_s * 1e3,
+                    "gflops": None if time_s is None else tflops(self.layer, time_s * 1e3) * 1e3,
+                    "time_over_ours": self.ratio(figure),
+                    "relative_error": figure.relative_error,
+                    "extra_bytes": figure.extra_bytes,
+                    "prepared_bytes": figure.prepared_bytes,
+                    "failure": figure.failure,
+                    "details": figure.details,
+                    "turns": [
+                        {
+                            "median_ms": turn.time_s * 1e3,
+                            "best_ms": min(turn.turn.times) * 1e3,
+                            "runs": len(turn.turn.times),
+                            "cores": turn.turn.cores,
+                            "foreign_cores": turn.foreign_cores,
+                        }
+                        for turn in figure.turns
+                    ],
+                }
+            )
+        return {
+            "layer": self.layer.to_json(),
+            "operations": self.layer.operations,
+            "rounds_tried": self.tried,
+            "rounds_accepted": list(self.accepted),
+            "contestants": contestants,
+        }
+
+
+def accepted_rounds(figures: Sequence[CpuFigure]) -> list[int]:
+    """The rounds in which every contestant had its cores.
+
+    That is: it kept nearly as many busy as in its best turn, and others kept hardly any busy.
+    The first alone would pass a machine that is loaded evenly; the second alone one whose
+    cores are taken away from outside.
+    """
+    running = [figure for figure in figures if figure.turns]
+    if not running:
+        return []
+    rounds = min(len(figure.turns) for figure in running)
+    best = {id(f): max(turn.turn.cores for turn in f.turns) for f in running}
+
+    def had_its_cores(figure: CpuFigure, index: int) -> bool:
+        measured = figure.turns[index]
+        if measured.foreign_cores is not None and measured.foreign_cores > _MOST_FOREIGN:
+            return False
+        return measured.turn.cores >= _LEAST_SHARE * best[id(figure)]
+
+    return [i for i in range(rounds) if all(had_its_cores(figure, i) for figure in running)]
+
+
+class BusyCores:
+    """What Linux counts as busy on all cores, to tell what others did meanwhile."""
+
+    def __init__(self, path: Path = Path("/proc/stat")) -> None:
+        self._path = path
+        self._ticks = float(os.sysconf("SC_CLK_TCK"))
+
+    def seconds(self) -> float | None:
+        """Busy core-seconds since the start, stolen ones included; None where not shown."""
+        try:
+            first = self._path.read_text().splitlines()[0].split()
+        except (OSError, IndexError):
+            return None
+        if len(first) < 9 or first[0] != "cpu":
+            return None
+        user, nice, system, _, _, irq, softirq, steal = map(int, first[1:9])
+        return (user + nice + system + irq + softirq + steal) / self._ticks
+
+    def during(self, take: Callable[[], Turn]) -> MeasuredTurn:
+        """A turn with what all others were busy with."""
+        before, started = self.seconds(), time.monotonic()
+        turn = take()
+        after, wall_s = self.seconds(), time.monotonic() - started
+        if before is None or after is None:
+            return MeasuredTurn(turn, None)
+        return MeasuredTurn(turn, max(0.0, after - before - turn.cpu_s) / max(wall_s, 1e-9))
+
+
+class _Ours:
+    """The kernels of a record, in this process."""
+
+    def __init__(self, record: TuningRecord, session: Session, profile: DeviceProfile) -> None:
+        wanted = quest(record.layer, record.variant, profile)
+        assignments = readable(wanted.space, [record.choices])
+        if not assignments:
+            raise NestmapError("the record's mapping is not valid any more")
+        plan = generate_kernels(wanted.subject, assignments[0])
+        self.extra_bytes, self.prepared_bytes = scratch_bytes(plan), prepared_bytes(plan)
+        self.loaded = SpanPlan(session, plan)
+
+    def turn(self, seconds: float, least: int) -> Turn:
+        """As a library's turn."""
+        times: list[float] = []
+        processor, begun = time.process_time(), time.perf_counter()
+        while len(times) < least or time.perf_counter() - begun < seconds:
+            times.append(self.loaded.span()[1])
+        wall_s = time.perf_counter() - begun
+        return Turn(tuple(times), wall_s, time.process_time() - processor)
+
+
+def compare_on_cpu(
+    layer: LayerSpec,
+    records: Sequence[TuningRecord],
+    session: Session,
+    profile: DeviceProfile,
+    libraries: Sequence[LibraryProcess],
+    folder: Path,
+    how: CpuRounds,
+    settings: Callable[[LibraryProcess], tuple[dict[str, Any], float]],
+) -> CpuRow:
+    """Time the best record of a layer and the libraries in turns; outputs are verified first.
+
+    ``folder`` is for the operands. ``settings`` gives what a library is told beside the layer,
+    and the seconds that loading may take. InputError for what libraries are not called with.
+    """
+    if getattr(layer, "bias", False) or getattr(layer, "activation", "none") not in ("none", None):
+        raise InputError(
+            Problem(layer.name, "has a bias or an activation; convolutions alone are compared")
+        )
+    record = best_record(records, layer)
+    subject = quest(layer, record.variant if record else "direct", profile).subject
+    workload = make_workload(subject, INPUT_SEED, {})
+    judge = Judge(workload.expected, workload.tolerance)
+    ours = CpuFigure(OURS)
+    row = CpuRow(layer, [ours])
+    takers: list[tuple[CpuFigure, Callable[[float, int], Turn]]] = []
+    kernels: _Ours | None = None
+    try:
+        if record is None:
+            raise NestmapError("no record for this device; --tune searches for one")
+        kernels = _Ours(record, session, profile)
+        ours.extra_bytes, ours.prepared_bytes = kernels.extra_bytes, kernels.prepared_bytes
+        ours.details = {"variant": record.variant, "choices": dict(record.choices)}
+        kernels.loaded.poison()
+        kernels.loaded.fill_inputs(workload.inputs)
+        kernels.loaded.prepare()
+        kernels.loaded.span()
+        verdict = judge.verdict(kernels.loaded.read_output())
+        ours.relative_error = verdict.relative_error
+        if verdict.wrong is not None:
+            raise NestmapError(f"wrong: {verdict.wrong.message}")
+        takers.append((ours, kernels.turn))
+    except PlanFailure as failure:
+        ours.failure = str(failure.outcome)
+    except NestmapError as error:
+        ours.failure = str(error)
+    save_operands(library_operands(layer, workload), folder)
+    for process in libraries:
+        figure = CpuFigure(process.library.key)
+        row.figures.append(figure)
+        more, timeout_s = settings(process)
+        try:
+            result = process.load(layer, folder, more, timeout_s)
+        except NestmapError as error:
+            figure.failure = str(error)
+            continue
+        figure.relative_error = judge.verdict(own_layout(layer, result)).relative_error
+        if figure.relative_error > LIBRARY_TOLERANCE:
+            figure.failure = f"computes something else: relative error {figure.relative_error:.1e}"
+            continue
+        takers.append((figure, process.turn))
+    _play(row, takers, how)
+    if kernels is not None:
+        kernels.loaded.__exit__()
+    return row
+
+
+def _play(
+    row: CpuRow, takers: list[tuple[CpuFigure, Callable[[float, int], Turn]]], how: CpuRounds
+) -> None:
+    busy = BusyCores()
+    for _, take in takers:
+        # Warm: pages, caches, thread pools.
+        take(0.0, 2)
+    for _ in range(how.most):
+        for figure, take in takers:
+            time.sleep(_PAUSE_S)
+            measured = busy.during(lambda take=take: take(how.turn_s, how.least))
+            figure.turns.append(measured)
+        row.tried += 1
+        row.accepted = accepted_rounds(row.figures)
+        if len(row.accepted) >= how.rounds:
+            break
