@@ -20,14 +20,15 @@ from nestmap.space_bench.contestants.problem import (
     Contestant,
     NotMeasured,
     Problem,
+    Start,
     predicate_function,
 )
 
 
-def _nestmap() -> Contestant:
+def _nestmap(start: Start) -> Contestant:
     from nestmap.space_bench.contestants.nestmap_engine import NestmapEngine
 
-    return NestmapEngine()
+    return NestmapEngine(start)
 
 
 def _kernel_tuner() -> Contestant:
@@ -67,7 +68,9 @@ def _plain_python() -> Contestant:
 
 
 CONTESTANTS: dict[str, Callable[[], Contestant]] = {
-    "nestmap": _nestmap,
+    "nestmap": lambda: _nestmap(Start.JSON),
+    "nestmap-texts": lambda: _nestmap(Start.TEXTS),
+    "nestmap-compiled": lambda: _nestmap(Start.COMPILED),
     "numpy-join": _numpy_join,
     "numpy-brute-force": _numpy_brute_force,
     "kernel-tuner": _kernel_tuner,

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from nestmap.space_bench.cases import ROOT, Case
+from nestmap.space_bench.contestants.problem import Start
 
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 _CHILD = ("-m", "nestmap.space_bench.child")
@@ -38,24 +39,32 @@ class Contestant:
     key: str
     title: str
     counts: bool
+    start: Start
     package: str = ""
 
 
-NESTMAP = Contestant("nestmap", "nestmap", True)
+NESTMAP = Contestant("nestmap", "nestmap, from JSON", True, Start.JSON)
+#: nestmap from each start, so that everyone is compared with one that begins where they do.
+OWN = {
+    Start.JSON: NESTMAP,
+    Start.TEXTS: Contestant("nestmap-texts", "nestmap, from texts", True, Start.TEXTS),
+    Start.COMPILED: Contestant("nestmap-compiled", "nestmap, compiled", True, Start.COMPILED),
+}
 CONTESTANTS = (
-    NESTMAP,
-    Contestant("numpy-join", "NumPy, join and filter", False),
-    Contestant("numpy-brute-force", "NumPy, brute force", True),
-    Contestant("kernel-tuner", "Kernel Tuner", False, "kernel-tuner"),
-    Contestant("python-constraint", "python-constraint2", False, "python-constraint2"),
+    *OWN.values(),
+    Contestant("numpy-join", "NumPy, join and filter", False, Start.COMPILED),
+    Contestant("numpy-brute-force", "NumPy, brute force", True, Start.COMPILED),
+    Contestant("kernel-tuner", "Kernel Tuner", False, Start.TEXTS, "kernel-tuner"),
+    Contestant("python-constraint", "python-constraint2", False, Start.TEXTS, "python-constraint2"),
     Contestant(
         "python-constraint-list",
         "python-constraint2, no forward check",
         False,
+        Start.TEXTS,
         "python-constraint2",
     ),
-    Contestant("pyatf", "pyATF", True, "pyatf"),
-    Contestant("brute-force", "Python, brute force", True),
+    Contestant("pyatf", "pyATF", True, Start.COMPILED, "pyatf"),
+    Contestant("brute-force", "Python, brute force", True, Start.COMPILED),
 )
 BY_KEY = {contestant.key: contestant for contestant in CONTESTANTS}
 

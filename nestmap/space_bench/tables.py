@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log
-from statistics import median
 
 from nestmap.space_bench.cases import Case
-from nestmap.space_bench.measuring import BY_KEY, NESTMAP, Cell, Contestant, Task
+from nestmap.space_bench.measuring import BY_KEY, NESTMAP, OWN, Cell, Contestant, Task
 
 Cells = Mapping[tuple[str, str, str], Cell]
 _KERNEL_TUNER = "kernel-tuner"
@@ -57,8 +56,8 @@ def disagreements(case: Case, cells: Cells) -> list[str]:
 def markdown(cases: Sequence[Case], chosen: Sequence[Contestant], cells: Cells, clock: str) -> str:
     """One table a task: milliseconds (medians), and how many times longer others take.
 
-    In parentheses, of wall-clock times, how much of nestmap's is reading and checking the
-    document and deriving constraints, which the others do not do.
+    "From the same start" is the smallest ratio of another one's time and of nestmap's from what
+    that one has in memory at the beginning.
     """
     parts: list[str] = []
     for task in Task:
@@ -75,28 +74,44 @@ def _table(
     cells: Cells,
     clock: str,
 ) -> list[str]:
-    others = [contestant for contestant in chosen if contestant is not NESTMAP]
-    ratios: dict[str, list[float]] = {"fastest": [], _KERNEL_TUNER: []}
+    others = [contestant for contestant in chosen if contestant not in OWN.values()]
+    ratios: tuple[list[float], ...] = ([], [], [])
     titles = ["space", "combinations", "solutions", *(contestant.title for contestant in chosen)]
-    titles += ["fastest other / nestmap", "Kernel Tuner / nestmap"]
+    titles += [
+        "fastest other / nestmap from the same start",
+        "fastest other / nestmap from JSON",
+        "Kernel Tuner / nestmap from JSON",
+    ]
     lines = [f"| {' | '.join(titles)} |", "|---|" + "---:|" * (len(titles) - 1)]
     for case in cases:
         figures = {c.key: _seconds(cells, case, c, task, clock) for c in chosen}
         row = [case.name, _number(case.combinations), _solutions(case, cells)]
         row += [_figure(cells, case, contestant, task, clock) for contestant in chosen]
-        own = figures.get(NESTMAP.key)
-        best = min((s for c in others if (s := figures[c.key]) is not None), default=None)
-        for key, other in (("fastest", best), (_KERNEL_TUNER, figures.get(_KERNEL_TUNER))):
-            if not own or not other:
-                row.append("")
-            else:
-                ratios[key].append(other / own)
-                row.append(f"{other / own:.3g}")
+        kernel_tuner = [contestant for contestant in others if contestant.key == _KERNEL_TUNER]
+        found = (
+            min((_ratios(figures, others, same_start=True)), default=None),
+            min((_ratios(figures, others, same_start=False)), default=None),
+            min((_ratios(figures, kernel_tuner, same_start=False)), default=None),
+        )
+        for values, ratio in zip(ratios, found, strict=True):
+            row.append("" if ratio is None else f"{ratio:.3g}")
+            values += [] if ratio is None else [ratio]
         lines.append(f"| {' | '.join(row)} |")
-    means = [geometric_mean(values) for values in ratios.values()]
-    last = ["geometric mean", *[""] * (len(titles) - 3)]
+    means = [geometric_mean(values) for values in ratios]
+    last = ["geometric mean", *[""] * (len(titles) - 4)]
     last += ["" if mean is None else f"**{mean:.3g}**" for mean in means]
     return [*lines, f"| {' | '.join(last)} |"]
+
+
+def _ratios(
+    figures: Mapping[str, float | None], others: Sequence[Contestant], *, same_start: bool
+) -> Iterable[float]:
+    """How many times longer than nestmap each takes that has a figure."""
+    for contestant in others:
+        own = figures.get(OWN[contestant.start].key if same_start else NESTMAP.key)
+        other = figures[contestant.key]
+        if own and other:
+            yield other / own
 
 
 def _seconds(
@@ -115,8 +130,7 @@ def _figure(cells: Cells, case: Case, contestant: Contestant, task: Task, clock:
     seconds = cell.typical(clock)
     if seconds is None:
         return ""
-    reading = cell.stages.get("read") if clock == "seconds" else None
-    return _milliseconds(seconds) + (f" ({_milliseconds(median(reading))})" if reading else "")
+    return _milliseconds(seconds)
 
 
 def _milliseconds(seconds: float) -> str:
@@ -138,6 +152,6 @@ def _solutions(case: Case, cells: Cells) -> str:
 
 
 def parse_contestants(names: Sequence[str]) -> list[Contestant]:
-    """The contestants of these keys, nestmap first. KeyError for another."""
-    keys = list(dict.fromkeys([NESTMAP.key, *names]))
+    """The contestants of these keys, nestmap from each start first. KeyError for another."""
+    keys = list(dict.fromkeys([*(own.key for own in OWN.values()), *names]))
     return [BY_KEY[key] for key in keys]

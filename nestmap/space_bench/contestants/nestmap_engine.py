@@ -1,7 +1,9 @@
 """nestmap itself: from the text of a document to solutions. The one place that calls its solver.
 
-Reading and checking the document, and deriving the constraints of a nest, are measured too; how
-long they took stands under ``stages``.
+Where it starts is chosen, so that others are compared with one that has as much in memory as they
+have: a text, of which reading and checking, and deriving the constraints of a nest, are measured
+too (how long they took stands under ``stages``); a document that was read, with constraints that
+are texts (of a nest, the nest); or the solver's own space, with predicates for constraints.
 """
 
 from __future__ import annotations
@@ -17,52 +19,60 @@ from mapper.solver.diagram.compile import compile_space
 from mapper.solver.space import Space, build_space
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
 from mapper.tuning_space.lowering import solver_space
-from nestmap.space_bench.contestants.problem import Problem
+from nestmap.space_bench.contestants.problem import Problem, Start
 
 
-def _space_of_nest(document: str) -> Space:
-    return build_space(nest_from_json(document).nest, Mode.PAPER)
+def _space_of_nest(document: Any) -> Space:
+    return build_space(document.nest, Mode.PAPER)
 
 
-def _space_of_tuning_space(document: str) -> Space:
-    return solver_space(space_from_json(document))
-
-
-_READERS: dict[str, Callable[[str], Space]] = {
-    NEST_SCHEMA: _space_of_nest,
-    SPACE_SCHEMA: _space_of_tuning_space,
+# How a text is read, and how the solver's space is made of what was read.
+_READERS: dict[str, tuple[Callable[[str], Any], Callable[[Any], Space]]] = {
+    NEST_SCHEMA: (nest_from_json, _space_of_nest),
+    SPACE_SCHEMA: (space_from_json, solver_space),
 }
 
 
 class NestmapEngine:
-    """Decision diagrams."""
+    """Elimination and decision diagrams."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: Start = Start.JSON) -> None:
         self.stages: dict[str, float] = {}
+        self._start = start
 
     def prepare(self, problem: Problem) -> None:
-        """NumPy loads its random numbers only when they are first used."""
+        """Do what is not to be measured. NumPy loads its random numbers only when they are first
+        used."""
         import_module("numpy.random")
         self._problem = problem
-        self._read = _READERS[problem.schema]
+        self._read, self._lower = _READERS[problem.schema]
+        self._given: Any = problem.document
+        if self._start is not Start.JSON:
+            self._given = self._read(self._given)
+        if self._start is Start.COMPILED:
+            self._given = self._lower(self._given)
 
-    def _diagram(self) -> Any:
+    def _solutions(self) -> Any:
         started = time.perf_counter()
-        space = self._read(self._problem.document)
-        self.stages["read"] = time.perf_counter() - started
+        space = self._given
+        if self._start is Start.JSON:
+            space = self._read(space)
+        if self._start is not Start.COMPILED:
+            space = self._lower(space)
+            self.stages["read"] = time.perf_counter() - started
         return compile_space(space)
 
     def construct(self) -> Any:
         """All solutions as columns."""
-        return self._diagram().table()
+        return self._solutions().table()
 
     def count(self) -> int:
         """Without enumeration."""
-        return int(self._diagram().count)
+        return int(self._solutions().count)
 
     def sample(self, number: int, seed: int) -> Any:
         """With replacement."""
-        return self._diagram().sample(number, seed)
+        return self._solutions().sample(number, seed)
 
     def columns(self, solutions: Any) -> Sequence[Any]:
         """The solver's numbers as the parameters' values."""

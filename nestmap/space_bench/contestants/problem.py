@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from types import CodeType
 from typing import Any, Protocol
@@ -67,12 +68,21 @@ def predicate_function(text: str, names: Sequence[str]) -> Callable[..., bool]:
     return eval(code, {"__builtins__": {}, **BUILTINS})
 
 
+class Start(StrEnum):
+    """What is in memory when the clock starts."""
+
+    JSON = "the text of a document"
+    TEXTS = "values, and constraints as text"
+    COMPILED = "values, and constraints as functions or predicates"
+
+
 class NotMeasured(Exception):
     """The contestant does not take this problem; the text says why."""
 
 
 class Contestant(Protocol):
-    """One way to get the solutions. ``prepare`` is not measured, the others are."""
+    """One way to get the solutions. ``prepare`` is not measured, the others are; what it may do
+    is what a :class:`Start` says."""
 
     def prepare(self, problem: Problem) -> None:
         """Load packages, compile what a user would have as source."""
