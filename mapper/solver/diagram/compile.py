@@ -78,7 +78,7 @@ def compile_factors(space: Space, watch: Watch) -> Factors:
     names = [variable for variable, _ in space.variables]
     factors: list[Factor] = []
     for own, inside in _small_parts(entries, demands):
-        found = _factors_of(own, fixed, inside, space.domains, watch)
+        found = _factors_of(own, fixed, inside, space, watch)
         if found is None:
             return Factors([NO_SOLUTION], names, fixed)
         factors += found
@@ -108,7 +108,7 @@ def _factors_of(
     entries: Sequence[_Entry],
     fixed: Mapping[Variable, int],
     demands: Sequence[Predicate],
-    all_domains: dict[Variable, tuple[int, ...]],
+    space: Space,
     watch: Watch,
 ) -> list[Factor] | None:
     """The factors of variables of which ``demands`` speak, and nothing else does; None if a
@@ -149,7 +149,7 @@ def _factors_of(
             found.append(EliminatedFactor(Elimination(steps, arrays, sizes), names, domains))
             continue
         own = [names[place] for place in bits(group)]
-        found.append(DiagramFactor(_swept(own, all_domains, [d for d, _, _ in inside], watch)))
+        found.append(DiagramFactor(_swept(own, space.domains, [d for d, _, _ in inside], watch)))
     return found
 
 

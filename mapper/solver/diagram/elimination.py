@@ -112,8 +112,10 @@ class Elimination:
 
     def __init__(self, steps: Sequence[_Step], arrays: Sequence[Array], sizes: Sequence[int]):
         self._sizes = sizes
+        self._steps = steps
+        self._arrays = len(arrays)
+        self._products: list[Array] = []
         known = list(arrays)
-        makers: list[_Cluster | None] = [None] * len(known)
         for step in steps:
             scope = step.separator | step.own
             whole = tuple(size if scope >> i & 1 else 1 for i, size in enumerate(sizes))
@@ -122,26 +124,28 @@ class Elimination:
                 product = product * np.ones(whole, product.dtype)
             if step.separator:
                 known.append(np.add.reduce(product, axis=step.own.bit_length() - 1, keepdims=True))
-            self._root = self._cluster(step, product, makers)
-            makers.append(self._root)
-        cells = self._root.cells
-        self.count = int(np.count_nonzero(cells) if cells.dtype == np.bool_ else cells.sum())
+            self._products.append(product)
+        last = self._products[-1]
+        self.count = int(np.count_nonzero(last) if last.dtype.kind == "b" else last.sum())
 
-    def _cluster(self, step: _Step, product: Array, makers: Sequence[_Cluster | None]) -> _Cluster:
+    def _cluster(self, step: _Step, product: Array, made: Sequence[_Cluster]) -> _Cluster:
         separator, own = _places(step.separator), _places(step.own)
         # Only one variable can stand before another one of its separator.
         kept = [*separator, *own]
         if kept != sorted(kept):
             product = np.moveaxis(product, own[0], -1)
         cells = product.reshape([self._sizes[place] for place in (*separator, *own)])
-        below = [made for number in step.arrays if (made := makers[number]) is not None]
+        below = [made[n - self._arrays] for n in step.arrays if n >= self._arrays]
         return _Cluster(separator, own, cells, below)
 
     @cached_property
     def _clusters(self) -> list[_Cluster]:
         """From the root on, each before those below it and these one after another."""
+        made: list[_Cluster] = []
+        for step, product in zip(self._steps, self._products, strict=True):
+            made.append(self._cluster(step, product, made))
         found: list[_Cluster] = []
-        stack = [self._root]
+        stack = [made[-1]]
         while stack:
             cluster = stack.pop()
             found.append(cluster)
@@ -184,13 +188,17 @@ class Elimination:
     def _decide(self, found: dict[int, Array], cluster: _Cluster, chosen: Array) -> None:
         """Enter the choice of a cluster, given as a number, variable by variable."""
         for place in reversed(cluster.own[1:]):
-            chosen, found[place] = np.divmod(chosen, self._sizes[place])
+            size = self._sizes[place]
+            # NumPy has a fast way to divide by one number, but not for divmod.
+            outer = chosen // size
+            found[place] = chosen - outer * size
+            chosen = outer
         found[cluster.own[0]] = chosen
 
     def at_ranks(self, ranks: Array) -> dict[int, Array]:
         """The solutions with these numbers in the order of :meth:`positions`."""
         found: dict[int, Array] = {}
-        left = {id(self._root): ranks}
+        left = {id(self._clusters[0]): ranks}
         for cluster in self._clusters:
             rows = cluster.rows()
             ends = np.cumsum(rows)

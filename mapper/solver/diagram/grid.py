@@ -8,7 +8,6 @@ sixteen values is looked at 4,096 times, however many variables there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -70,9 +69,9 @@ class Grid:
         self.parts = 0
         self._domains = domains
         self._places = places
-        self._known: dict[Variable, Value] = {
-            variable: (value, 0, value, value) for variable, value in fixed.items()
-        }
+        self._fixed = fixed
+        # By identity: the hash of a variable is a call of its own. Predicates hold them.
+        self._known: dict[int, Value] = {}
         self._fitting = {0}
 
     def truth(self, predicate: Any) -> tuple[Array | bool, int]:
@@ -85,10 +84,22 @@ class Grid:
 
     def _fit(self, scope: int) -> None:
         """Refuse too many combinations before they are made."""
-        sizes = (len(domain) for place, domain in enumerate(self._domains) if scope >> place & 1)
-        if prod(sizes) > MOST_COMBINATIONS:
+        combinations, left = 1, scope
+        while left:
+            lowest = left & -left
+            left ^= lowest
+            combinations *= len(self._domains[lowest.bit_length() - 1])
+        if combinations > MOST_COMBINATIONS:
             raise TooManyCombinationsError
         self._fitting.add(scope)
+
+    def _pair(self, first: Any, second: Any) -> tuple[Value, Value, int]:
+        self.parts += 2
+        left, right = _LOOK[type(first)](self, first), _LOOK[type(second)](self, second)
+        scope = left[1] | right[1]
+        if scope not in self._fitting:
+            self._fit(scope)
+        return left, right, scope
 
     def _values(self, parts: Sequence[Any]) -> tuple[list[Value], int]:
         self.parts += len(parts)
@@ -102,16 +113,23 @@ class Grid:
 
     def variable(self, variable: Variable) -> Value:
         """A variable's values along its axis."""
-        known = self._known.get(variable)
+        known = self._known.get(id(variable))
         if known is None:
-            place = self._places[variable]
-            domain = self._domains[place]
-            low, high = min(domain), max(domain)
-            if low <= -WIDE or high >= WIDE:
-                raise TooManyCombinationsError
-            values = self._along(place, np.array(domain, np.int64))
-            known = self._known[variable] = (values, 1 << place, low, high)
+            known = self._known[id(variable)] = self._found(variable)
         return known
+
+    def _found(self, variable: Variable) -> Value:
+        place = self._places.get(variable)
+        if place is None:
+            value = self._fixed[variable]
+            if not -WIDE < value < WIDE:
+                raise TooManyCombinationsError
+            return value, 0, value, value
+        domain = self._domains[place]
+        low, high = min(domain), max(domain)
+        if low <= -WIDE or high >= WIDE:
+            raise TooManyCombinationsError
+        return self._along(place, np.array(domain, np.int64)), 1 << place, low, high
 
     def _along(self, place: int, values: Array) -> Array:
         shape = [1] * len(self._domains)
@@ -119,10 +137,9 @@ class Grid:
         return values.reshape(shape)
 
     def _member(self, part: Member) -> Value:
-        known = self._known.get(part.variable)
-        if known is not None and not known[1]:
-            return _TRUE if known[0] in part.values else _FALSE
-        place = self._places[part.variable]
+        place = self._places.get(part.variable)
+        if place is None:
+            return _TRUE if self._fixed[part.variable] in part.values else _FALSE
         inside = [value in part.values for value in self._domains[place]]
         if all(inside):
             return _TRUE
@@ -160,12 +177,12 @@ class Grid:
         return result, scope, low, high
 
     def _floor_div(self, part: FloorDiv) -> Value:
-        (top, bottom), scope = self._values((part.numerator, part.denominator))
+        top, bottom, scope = self._pair(part.numerator, part.denominator)
         low, high = divide_bounds(top[2:], bottom[2:])
         return self._divided(top, bottom, scope, low, high, False)
 
     def _modulo(self, part: Modulo) -> Value:
-        (top, bottom), scope = self._values((part.numerator, part.denominator))
+        top, bottom, scope = self._pair(part.numerator, part.denominator)
         low, high = modulo_bounds(top[2:], bottom[2:])
         return self._divided(top, bottom, scope, low, high, True)
 
@@ -190,7 +207,7 @@ class Grid:
         return value, scope, min(then[2], otherwise[2]), max(then[3], otherwise[3])
 
     def _compare(self, part: Compare) -> Value:
-        (left, right), scope = self._values((part.left, part.right))
+        left, right, scope = self._pair(part.left, part.right)
         low, high = compare_bounds(part.relation, left[2:], right[2:])
         if low == high:
             return _TRUE if low else _FALSE
