@@ -183,7 +183,9 @@ class CudnnLayer:
         profiler = self._torch.profiler
         with (
             self._torch.no_grad(),
-            profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as profile,
+            profiler.profile(
+                activities=[profiler.ProfilerActivity.CUDA], acc_events=True
+            ) as profile,
         ):
             self._call()
             self._torch.cuda.synchronize()

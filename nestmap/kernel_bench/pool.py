@@ -25,7 +25,8 @@ from nestmap.tuning.reference import Workload
 from worker.measuring.child_process import ChildDied, ChildProcess, ChildTimedOut
 from worker.measuring.measuring_child import profile_from_json
 
-_CHILD = "nestmap.kernel_bench.candidate_child"
+#: The module that every process runs.
+CANDIDATE_CHILD = "nestmap.kernel_bench.candidate_child"
 _BAD_STARTS = 3
 
 
@@ -86,8 +87,15 @@ class Pool:
     is done. A candidate that hangs or crashes takes its own process along, which is replaced.
     """
 
-    def __init__(self, device: str, workers: int, deadlines: Deadlines | None = None) -> None:
+    def __init__(
+        self,
+        device: str,
+        workers: int,
+        deadlines: Deadlines | None = None,
+        child: str = CANDIDATE_CHILD,
+    ) -> None:
         self._device = device
+        self._child = child
         self._deadlines = deadlines or Deadlines()
         self._directory = tempfile.TemporaryDirectory(
             prefix="nestmap-kernel-bench-", ignore_cleanup_errors=True
@@ -240,7 +248,7 @@ class Pool:
                 Problem("device", f"{_BAD_STARTS} processes in a row could not open it")
             )
         worker.bad_starts += 1
-        worker.child = ChildProcess(self._device, self._folder, _CHILD)
+        worker.child = ChildProcess(self._device, self._folder, self._child)
         try:
             hello = worker.child.receive(_in(self._deadlines.starting))
         except (ChildDied, ChildTimedOut) as error:

@@ -13,11 +13,12 @@ from mapper.constraint_rules.predicate import (
     LocalSizeVariable,
     ParameterVariable,
     Variable,
+    variables,
 )
-from mapper.errors import LimitError, UnsatisfiableError
+from mapper.errors import InputError, LimitError, UnsatisfiableError
 from mapper.pipeline import assignment_from_json, assignment_to_json
 from mapper.solver.sampling import sample
-from mapper.solver.space import Space
+from mapper.solver.space import Space, check
 from nestmap.kernel_bench.trial import Trial, choices_key
 
 Assignment = Mapping[Variable, int]
@@ -31,6 +32,10 @@ ELITE = 12
 _DRAWN_AT_ONCE = 8
 _CHANGED_AT_ONCE = 3
 _MOST_FREED = 4
+#: The chance of what is tied to a freed variable to be freed too, and the most variables of a
+#: constraint that ties.
+_TIED_FREED = 0.4
+_FEW = 3
 #: Calls in a row without anything new after which a space is taken as exhausted.
 _BARREN = 6
 
@@ -71,6 +76,7 @@ class SampleAndChange:
         self._found: list[tuple[float, int, Assignment]] = []
         self._barren = 0
         self._spare: list[Assignment] = []
+        self._tied = tied_variables(space)
 
     def propose(self, count: int) -> list[Assignment]:
         """See :class:`Proposals`."""
@@ -143,13 +149,34 @@ class SampleAndChange:
         return self._random.choices(pool, weights)[0][2]
 
     def _freed(self, parent: Assignment) -> Collection[Variable]:
-        """A few parameters or codes, and all local sizes, which follow from them."""
+        """A few parameters or codes with some of what is tied to them, and all local sizes,
+        which follow from them."""
         parameters = [v for v in parent if isinstance(v, ParameterVariable)]
         codes = [v for v in parent if isinstance(v, CodeVariable)]
         group = parameters if parameters and self._random.random() < 0.75 else codes or parameters
         count = min(len(group), self._random.randint(1, _MOST_FREED))
-        sizes = {v for v in parent if isinstance(v, LocalSizeVariable)}
-        return sizes | set(self._random.sample(group, count))
+        freed: set[Variable] = {v for v in parent if isinstance(v, LocalSizeVariable)}
+        for variable in self._random.sample(group, count):
+            freed.add(variable)
+            tied = self._tied.get(variable, ())
+            freed.update(v for v in tied if self._random.random() < _TIED_FREED)
+        return freed
+
+
+def tied_variables(space: Space) -> dict[Variable, tuple[Variable, ...]]:
+    """The parameters and codes that each shares a constraint of few variables with: where a
+    tile must divide a length, one of them alone can hardly change."""
+    tied: dict[Variable, dict[Variable, None]] = {}
+    for constraint in space.constraints:
+        names = [
+            v
+            for v in sorted(variables(constraint.predicate), key=str)
+            if not isinstance(v, LocalSizeVariable)
+        ]
+        if 2 <= len(names) <= _FEW:
+            for name in names:
+                tied.setdefault(name, {}).update((v, None) for v in names if v != name)
+    return {name: tuple(others) for name, others in tied.items()}
 
 
 def drawn(space: Space, count: int, seed: int) -> list[Assignment]:
@@ -173,9 +200,6 @@ def _taken(space: Space, count: int, seed: int, pins: Assignment) -> list[Assign
 
 def readable(space: Space, choices: Iterable[Mapping[str, object]]) -> list[Assignment]:
     """Those of stored choices that are still in the space, as assignments."""
-    from mapper.errors import InputError
-    from mapper.solver.space import check
-
     found: list[Assignment] = []
     for value in choices:
         try:

@@ -36,6 +36,8 @@ from nestmap.tuning.reference import make_workload
 INPUT_SEED = 0
 #: A candidate that is this much slower than the best is run once only.
 HOPELESS = 4.0
+#: Milliseconds over which a candidate is run once only while no time is known.
+_UNKNOWN_MS = 20.0
 #: How many of the best, and of the best without extra memory, are timed again at the end.
 _CONFIRMED = 8
 _CONFIRMED_LEAN = 4
@@ -239,7 +241,7 @@ class _Run:
 
     def _how(self) -> Repetition:
         best = self.progress.best
-        cutoff = 0.0 if best is None or best.time_ms is None else HOPELESS * best.time_ms
+        cutoff = _UNKNOWN_MS if best is None or best.time_ms is None else HOPELESS * best.time_ms
         return Repetition(cutoff_ms=cutoff)
 
     def _take(self, proposals: Proposals | None, timeout_s: float) -> bool:
