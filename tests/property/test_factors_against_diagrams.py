@@ -149,3 +149,17 @@ def test_a_table_larger_than_allowed_is_refused_before_it_is_made() -> None:
     factors = compile_factors(space, Watch(SolveLimits(solutions=3**6 - 1)))
     with pytest.raises(Exception, match="too many solutions to list"):
         factors.table(Watch(SolveLimits(solutions=3**6 - 1)))
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_variable_that_is_mentioned_without_mattering_ties_nothing() -> None:
+    a, b, c, *_, f = NAMES
+    chosen = select(member(f, [0]), a, b)
+    space = space_of(
+        [[0, 1, 2], [0], [0, 1], [0], [0], [1, 2]],
+        [compare(Relation.EQ, a, c), divides(chosen, a)],
+    )
+    factors = compile_factors(space, Watch())
+    rows = {tuple(row.values()) for row in factors.table().assignments()}
+    assert rows == brute_force(space)
+    assert factors.count == len(rows) > 0

@@ -149,7 +149,10 @@ def _factors_of(
             found.append(EliminatedFactor(Elimination(steps, arrays, sizes), names, domains))
             continue
         own = [names[place] for place in bits(group)]
-        found.append(DiagramFactor(_swept(own, space.domains, [d for d, _, _ in inside], watch)))
+        # A demand may mention another variable though it holds for all of its values alike.
+        seen = {name: domain[:1] for name, domain in space.variables}
+        seen.update((names[place], domains[place]) for place in bits(group))
+        found.append(DiagramFactor(_swept(own, seen, [d for d, _, _ in inside], watch)))
     return found
 
 
