@@ -11,13 +11,17 @@ from typing import Any
 from db.records import CandidateRecord, Study
 from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
-from mapper.constraint_rules.predicate import ParameterVariable
+from mapper.constraint_rules.predicate import ParameterVariable, Variable
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timeout
 from mapper.pipeline import Subject, derive_space
+from mapper.solver.space import Space
+from mapper.tuning_records import records_of, shipped_records
+from nestmap.kernel_bench.proposals import readable
+from nestmap.kernel_bench.record_files import device_folder
 from nestmap.tuning.candidates import Candidate, Draw, draw_with_sampler, rebuild
 from nestmap.tuning.events import (
     CandidateMeasured,
@@ -189,7 +193,8 @@ class _Run:
             for row in stored:
                 self._tally.add(index, row.candidate_id, row.outcome, row.memory_bytes)
             space = derive_space(subject, mode, self.profile, options)
-            self.sources.append(Source(index, subject, space, program_hash, len(stored)))
+            known = _recorded(subject, space, self.facts)
+            self.sources.append(Source(index, subject, space, program_hash, len(stored), known))
         listener(RunStarted(self.profile.name, variants, self._tally.tried))
 
     def refuse(self, source: Source, error: NestmapError) -> None:
@@ -301,6 +306,20 @@ class _Run:
 
     def _elapsed(self) -> float:
         return self._clock() - self._started
+
+
+def _recorded(
+    subject: Subject, space: Space, facts: Mapping[str, str]
+) -> tuple[Mapping[Variable, int], ...]:
+    """What tuning records know of a layer in this variant on this device, fastest first."""
+    if subject.layer is None:
+        return ()
+    records = records_of(shipped_records(device_folder(facts)), subject.layer)
+    fitting = sorted(
+        (record for record in records if record.variant == subject.variant),
+        key=lambda record: record.time_ms,
+    )
+    return tuple(readable(space, (record.choices for record in fitting)))
 
 
 def _identity(facts: Mapping[str, str]) -> dict[str, str]:

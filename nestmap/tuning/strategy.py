@@ -41,7 +41,8 @@ class Strategy(Protocol):
 class Source:
     """One subject to draw from: its space, and its program's name in the store.
 
-    ``stored`` is how many of its candidates an earlier run with the same seed has measured.
+    ``stored`` is how many of its candidates an earlier run with the same seed has measured;
+    ``known`` are candidates of tuning records, which are tried first.
     """
 
     index: int
@@ -49,6 +50,7 @@ class Source:
     space: Space
     program_hash: str
     stored: int = 0
+    known: tuple[Mapping[Variable, int], ...] = ()
 
 
 #: Told of every assignment without a kernel, and of a space that cannot be drawn from.
@@ -114,15 +116,21 @@ class _Queue:
         self._batch = batch
         self._taken = max(1, batch // _TAKEN_OF_A_BATCH)
         # Drawing is slow, and so many batches are certainly done: they come last.
-        self._skipped = source.stored // self._taken
+        self._skipped = max(0, source.stored - len(source.known)) // self._taken
         self._drawn = self._skipped
         self._barren = 0
+        self._known = list(source.known)
         self._waiting: list[Candidate] = []
         # Assignments only: the kernels of thousands of them would fill the memory.
         self._backlog: list[Mapping[Variable, int]] = []
         self._seen: set[str] = set()
 
     def next(self) -> Candidate | None:
+        while self._known:
+            candidate = self._generated(self._known.pop(0))
+            if candidate is not None and candidate.id not in self._seen:
+                self._seen.add(candidate.id)
+                return candidate
         while not self._waiting and self._barren < _BARREN_BATCHES:
             self._waiting = self._new_batch(self._drawn)
             self._drawn += 1

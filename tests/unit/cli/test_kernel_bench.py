@@ -1,0 +1,76 @@
+"""``nestmap bench gpu`` and ``bench cpu`` on a small layer through PoCL."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nestmap.cli import app
+
+LAYER = {
+    "channels": 4, "height": 6, "width": 6, "filters": 8,
+    "pad_top": 1, "pad_left": 1, "pad_bottom": 1, "pad_right": 1,
+}  # fmt: skip
+
+
+@pytest.fixture
+def layer_file(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(LAYER))
+    return str(path)
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["bench", *arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_a_search_leaves_records_from_which_both_comparisons_start(layer_file: str, tmp_path: Path):
+    records, out = tmp_path / "records", tmp_path / "gpu.json"
+    common = ("--device", "pocl", "--layers", layer_file, "--records", str(records))
+    common += ("--layout", "NHWC")
+    text = run("gpu", *common, "--no-cudnn", "--candidates", "3", "--out", str(out))
+    assert "tiny" in text
+    value = json.loads(out.read_text())
+    assert value["rows"][0]["best"]["failure"] == ""
+    stored = json.loads((records / "pocl" / "layers.json").read_text())["records"]
+    assert stored[0]["layer"]["name"] == "tiny" and stored[0]["trials"] == 30
+    journal = (tmp_path / "gpu.journal.ndjson").read_text()
+    assert journal.count('"trial"') == 3
+
+    out = tmp_path / "cpu.json"
+    run("cpu", *common, "--peers", "im2col", "--rounds", "1", "--most", "1", "--turn", "0.01",
+        "--out", str(out))  # fmt: skip
+    contestants = json.loads(out.read_text())["rows"][0]["contestants"]
+    assert [c["contestant"] for c in contestants] == ["nestmap", "im2col"]
+    assert not any(c["failure"] for c in contestants)
+
+
+def test_libraries_that_are_not_installed_are_left_out_with_a_note(layer_file: str, tmp_path: Path):
+    asked = ("cpu", "--layers", layer_file, "--layout", "NHWC", "--records", str(tmp_path))
+    asked += ("--peers", "torch", "--peers-python", str(tmp_path / "python"))
+    text = run(*asked, "--most", "1", "--rounds", "1", "--out", str(tmp_path / "o.json"), code=1)
+    assert "torch left out" in text and "no record for this device" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("gpu", "--layers", "alexnet/1", "--no-cudnn", "--device", "pocl"), 2, "no layer"),
+        (("gpu", "--layers", "absent.json", "--no-cudnn", "--device", "pocl"), 2, "not exist"),
+        (("gpu", "--layers", "vgg16/0", "--no-cudnn", "--device", "opencl:none/"), 3, "none/"),
+        (("cpu", "--layers", "vgg16/0", "--peers", "mkl"), 2, "mkl"),
+    ],
+)
+def test_what_is_not_there_is_said(arguments: tuple[str, ...], code: int, said: str):
+    assert said in run(*arguments, code=code)
+
+
+def test_a_missing_torch_is_said_before_anything_is_searched(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "--no-cudnn" in run("gpu", "--layers", "vgg16/0", "--tune", "600", code=3)
