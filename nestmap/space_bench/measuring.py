@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +22,9 @@ _CHILD = ("-m", "nestmap.space_bench.child")
 # What a measurement needs beside the call that is timed: start, imports, checking the answer.
 _ASIDE_S = 60.0
 _MESSAGE_CHARACTERS = 300
+# Nobody multiplies matrices here, but NumPy's libraries for it start threads that wait for work
+# by spinning: milliseconds of processor time, in some runs and not in others.
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Task(StrEnum):
@@ -177,6 +181,7 @@ def run_once(
         answer = subprocess.run(
             [str(python if contestant.package else sys.executable), *_CHILD],
             input=json.dumps(request),
+            env={**os.environ, **_ONE_THREAD},
             capture_output=True,
             text=True,
             check=False,
