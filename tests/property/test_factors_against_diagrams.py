@@ -30,7 +30,7 @@ from mapper.constraint_rules.rule import Constraint, Provenance
 from mapper.solver.diagram import compile as compiling
 from mapper.solver.diagram import elimination, grid
 from mapper.solver.diagram.compile import compile_arithmetic, compile_factors
-from mapper.solver.limits import SolveLimits, Watch
+from mapper.solver.limits import Cancelled, SolveLimits, Watch
 from mapper.solver.space import Space
 from tests.property.test_solver_against_brute_force import brute_force
 
@@ -163,3 +163,17 @@ def test_a_variable_that_is_mentioned_without_mattering_ties_nothing() -> None:
     rows = {tuple(row.values()) for row in factors.table().assignments()}
     assert rows == brute_force(space)
     assert factors.count == len(rows) > 0
+
+
+def test_the_caller_can_cancel_between_any_two_constraints() -> None:
+    asked: list[int] = []
+
+    def cancelled() -> bool:
+        asked.append(1)
+        return len(asked) > 2
+
+    demands = [divides(name, 12) for name in NAMES]
+    space = space_of([[1, 2, 3, 5]] * 6, demands)
+    with pytest.raises(Cancelled):
+        compile_factors(space, Watch(cancelled=cancelled))
+    assert len(asked) == 3

@@ -119,6 +119,7 @@ def _factors_of(
     grid = Grid(domains, places, fixed)
     tied: list[tuple[Predicate, Any, int]] = []
     for demand in demands:
+        watch.tick()
         try:
             if len(names) > MOST_AXES:
                 raise TooManyCombinationsError
@@ -135,7 +136,6 @@ def _factors_of(
     sizes = [len(domain) for domain in domains]
     found: list[Factor] = []
     for group in groups_of(len(names), [scope for _, _, scope in tied]):
-        watch.tick()
         inside = [item for item in tied if item[2] & group]
         if not inside:
             (place,) = bits(group)
@@ -146,7 +146,7 @@ def _factors_of(
         if len(arrays) == len(inside):
             steps = plan(group, [scope for _, _, scope in inside], sizes)
         if steps is not None:
-            found.append(EliminatedFactor(Elimination(steps, arrays, sizes), names, domains))
+            found.append(EliminatedFactor(Elimination(steps, arrays, sizes, watch), names, domains))
             continue
         own = [names[place] for place in bits(group)]
         # A demand may mention another variable though it holds for all of its values alike.

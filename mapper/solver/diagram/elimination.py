@@ -21,6 +21,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.solver.limits import Watch
+
 Array = NDArray[Any]
 
 #: Groups up to this size, and the last variables of larger ones, become one array.
@@ -110,13 +112,16 @@ class Elimination:
     are truths with an axis for each of these, of length 1 where they do not depend on it.
     """
 
-    def __init__(self, steps: Sequence[_Step], arrays: Sequence[Array], sizes: Sequence[int]):
+    def __init__(
+        self, steps: Sequence[_Step], arrays: Sequence[Array], sizes: Sequence[int], watch: Watch
+    ) -> None:
         self._sizes = sizes
         self._steps = steps
         self._arrays = len(arrays)
         self._products: list[Array] = []
         known = list(arrays)
         for step in steps:
+            watch.tick()
             scope = step.separator | step.own
             whole = tuple(size if scope >> i & 1 else 1 for i, size in enumerate(sizes))
             product = _joined([known[number] for number in step.arrays])
