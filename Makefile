@@ -43,11 +43,12 @@ format: venv  ## put the code in its standard form
 golden: venv  ## write the golden texts anew; read the diff before committing it
 	$(BIN)/python -m pytest -n 2 --update-golden
 
-peers: $(PEERS_STAMP)  ## create .venv-peers, the other builders that `nestmap bench spaces` measures
+peers: $(PEERS_STAMP)  ## create .venv-peers: what `nestmap bench spaces` and `bench cpu` measure beside nestmap
 
-$(PEERS_STAMP): bench/peers/requirements.lock
+$(PEERS_STAMP): bench/peers/requirements.lock bench/peers/kernels.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/peers/requirements.lock
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/peers/kernels.txt
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 

@@ -148,6 +148,6 @@ def _wanted(names: list[str] | None, python: Path) -> list[Library]:
     if missing:
         note(
             f"{', '.join(lib.key for lib in missing)} left out: not installed in {python}; "
-            "`make kernel-peers` in a clone installs them"
+            "`make peers` in a clone installs them"
         )
     return [library for library in libraries if library not in missing]
