@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mapper.ast_model.nodes import Program
 from mapper.errors import InputError, Problem
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import Activation, DType, LayerSpec, Layout
 from mapper.programs.direct_convolution import direct_convolution
 from mapper.programs.high_level import high_level_convolution
 from mapper.programs.partial_convolution import partial_convolution
@@ -15,11 +15,50 @@ from mapper.programs.partial_convolution import partial_convolution
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to compute a layer; ``build`` makes its program."""
+    """One way to compute a layer; ``build`` makes its program.
+
+    ``applies`` is None for a layer that the variant computes, else what it does not do: the
+    field, what was found and what is allowed. ``build`` is for layers to which it applies.
+    """
 
     name: str
     description: str
     build: Callable[[LayerSpec], Program]
+    applies: Callable[[LayerSpec], Problem | None]
+
+
+def _only(layer: LayerSpec, **allowed: object) -> Problem | None:
+    """None if these fields of the layer are as they have to be, else the first that is not."""
+    for field, wanted in allowed.items():
+        found = getattr(layer, field)
+        if found != wanted:
+            return Problem(f"layer.{field}", "not done in this variant", str(found), str(wanted))
+    return None
+
+
+def stored_as_float32(layer: LayerSpec) -> Problem | None:
+    """A variant that does everything but 16-bit floats."""
+    return _only(layer, dtype=DType.FLOAT32)
+
+
+def one_plain_image(layer: LayerSpec) -> Problem | None:
+    """A variant for one image of one group, as both papers have it."""
+    return _only(
+        layer,
+        batch=1,
+        groups=1,
+        dilation_y=1,
+        dilation_x=1,
+        bias=False,
+        activation=Activation.NONE,
+        dtype=DType.FLOAT32,
+        layout=Layout.NHWC,
+    )
+
+
+def one_plain_image_in_equal_steps(layer: LayerSpec) -> Problem | None:
+    """As :func:`one_plain_image`; one padding serves rows and columns, so strides are equal."""
+    return one_plain_image(layer) or _only(layer, stride_x=layer.stride_y)
 
 
 VARIANTS: dict[str, Variant] = {
@@ -29,16 +68,19 @@ VARIANTS: dict[str, Variant] = {
             "direct",
             "tiled direct convolution, cached in registers (CC'22); no extra global memory",
             direct_convolution,
+            one_plain_image,
         ),
         Variant(
             "partial",
             "pad, tiled partial convolution, reduction, crop (GPGPU'20)",
             partial_convolution,
+            one_plain_image_in_equal_steps,
         ),
         Variant(
             "high-level",
             "one output element a loop iteration (GPGPU'20, Listing 3); no tuning parameters",
             high_level_convolution,
+            stored_as_float32,
         ),
     )
 }
@@ -47,9 +89,19 @@ DEFAULT_VARIANT = "direct"
 
 
 def variant_program(layer: LayerSpec, variant: str) -> Program:
-    """The program of a layer in a variant; InputError lists the variants."""
+    """The program of a layer in a variant.
+
+    InputError lists the variants, or says what of the layer this one does not do.
+    """
     if variant not in VARIANTS:
         raise InputError(
             Problem("variant", "no variant of this name", repr(variant), ", ".join(VARIANTS))
+        )
+    problem = VARIANTS[variant].applies(layer)
+    if problem is not None:
+        others = [name for name, other in VARIANTS.items() if other.applies(layer) is None]
+        remedy = f"the variant {' or '.join(others)}" if others else ""
+        raise InputError(
+            replace(problem, message=f"the variant {variant} does not do this", remedy=remedy)
         )
     return VARIANTS[variant].build(layer)

@@ -1,9 +1,9 @@
 """What a user names on the command line or in a call, as a :class:`Subject`.
 
 A layer's name (``vgg16/7``), or a file (``-``: standard input) that holds a layer
-(``nestmap/layer/1``), a program (``nestmap/program/1``, or its text form), a bare nest tree
-(``nestmap/nest/1``) or a tuning space (``nestmap/space/1``). Files come from strangers: they are
-bounded before they are understood.
+(``nestmap/layer/2`` or ``/1``), a program (``nestmap/program/1``, or its text form), a bare
+nest tree (``nestmap/nest/1``) or a tuning space (``nestmap/space/1``). Files come from
+strangers: they are bounded before they are understood.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mapper.ast_model.nest_codec import NEST_SCHEMA, nest_from_json
 from mapper.ast_model.text_form import parse
 from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import FIRST_LAYER_SCHEMA, LAYER_SCHEMA, LayerSpec
 from mapper.pipeline import (
     Subject,
     subject_of_layer,
@@ -30,7 +30,6 @@ from mapper.pipeline import (
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
 from mapper.variants import DEFAULT_VARIANT
 
-LAYER_SCHEMA = "nestmap/layer/1"
 STDIN = "-"
 DEFAULT_MAX_BYTES = 8 * 2**20
 MAX_NAME_SHOWN = 200
@@ -153,7 +152,7 @@ def _subject_of_text(text: str, label: str, shown: str, variant: str | None) -> 
         raise InputError(Problem("", "is not an object", kind_of(value), "an object"))
     fields = cast("dict[str, Any]", value)
     match _schema(fields):
-        case "nestmap/layer/1":
+        case "nestmap/layer/1" | "nestmap/layer/2":
             fields.setdefault("name", label or "layer")
             return subject_of_layer(LayerSpec.from_json(fields), variant or DEFAULT_VARIANT)
         case "nestmap/program/1":
@@ -170,7 +169,7 @@ def _subject_of_text(text: str, label: str, shown: str, variant: str | None) -> 
 
 
 def _schema(fields: dict[str, Any]) -> str:
-    schemas = (LAYER_SCHEMA, PROGRAM_SCHEMA, NEST_SCHEMA, SPACE_SCHEMA)
+    schemas = (LAYER_SCHEMA, FIRST_LAYER_SCHEMA, PROGRAM_SCHEMA, NEST_SCHEMA, SPACE_SCHEMA)
     if "schema" in fields:
         if fields["schema"] in schemas:
             return fields["schema"]

@@ -22,11 +22,13 @@ OPERAND_COUNTS: dict[Op, int] = {
     Op.ADD: 2,
     Op.SUB: 2,
     Op.MUL: 2,
+    Op.DIV: 2,
     Op.MAX: 2,
     Op.MIN: 2,
     Op.FMA: 3,
     Op.DOT: 2,
     Op.SUM: 1,
+    Op.EXP: 1,
 }
 _INT64 = 2**63 - 1
 _NAME_RULE = "a letter or _, then letters, digits and _, at most 63; no word of the text form"

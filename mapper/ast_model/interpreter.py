@@ -279,6 +279,10 @@ class _Interpreter:
                 return operands[0] - operands[1]
             case Op.MUL:
                 return operands[0] * operands[1]
+            case Op.DIV:
+                return operands[0] / operands[1]
+            case Op.EXP:
+                return np.exp(operands[0])
             case Op.MAX:
                 return np.maximum(operands[0], operands[1])
             case Op.MIN:

@@ -220,16 +220,21 @@ Layout = Split | Join | Slide | Pad | Transpose | Reorder | AsVector | AsScalar
 
 
 class Op(StrEnum):
-    """Operators of user functions. FMA(a, b, c) is a*b + c; DOT sums a*b over lanes."""
+    """Operators of user functions. FMA(a, b, c) is a*b + c; DOT sums a*b over lanes.
+
+    EXP(a) is e to the a.
+    """
 
     ADD = "+"
     SUB = "-"
     MUL = "*"
+    DIV = "/"
     MAX = "max"
     MIN = "min"
     FMA = "fma"
     DOT = "dot"
     SUM = "sum"
+    EXP = "exp"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,9 +84,10 @@ def function_text(body: FunctionExpr) -> str:
             return repr(float(body))
         case Apply(Op.ADD | Op.SUB as op, (left, right)):
             return f"{function_text(left)} {op.value} {_operand_text(right, (Op.ADD, Op.SUB))}"
-        case Apply(Op.MUL, (left, right)):
+        case Apply(Op.MUL | Op.DIV as op, (left, right)):
             first = _operand_text(left, (Op.ADD, Op.SUB))
-            return f"{first} * {_operand_text(right, (Op.ADD, Op.SUB, Op.MUL))}"
+            second = _operand_text(right, (Op.ADD, Op.SUB, Op.MUL, Op.DIV))
+            return f"{first} {op.value} {second}"
         case Apply(op, operands):
             return f"{op.value}({', '.join(function_text(operand) for operand in operands)})"
         case _:

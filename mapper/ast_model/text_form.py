@@ -440,6 +440,9 @@ class _Build(Transformer[Token, Any]):
     def function_multiply(self, c: list[FunctionExpr]) -> FunctionExpr:
         return Apply(Op.MUL, tuple(c))
 
+    def function_divide(self, c: list[FunctionExpr]) -> FunctionExpr:
+        return Apply(Op.DIV, tuple(c))
+
     def function_constant(self, c: list[float]) -> FunctionExpr:
         return c[0]
 
@@ -447,10 +450,11 @@ class _Build(Transformer[Token, Any]):
         return str(c[0])
 
     def function_operator(self, c: list[Any]) -> FunctionExpr:
-        operators = {op.value: op for op in (Op.MAX, Op.MIN, Op.FMA, Op.DOT, Op.SUM)}
+        named = (Op.MAX, Op.MIN, Op.FMA, Op.DOT, Op.SUM, Op.EXP)
+        operators = {op.value: op for op in named}
         if str(c[0]) not in operators:
             raise _at(
-                c[0], "not an operator of user functions", c[0], "+ - * " + " ".join(operators)
+                c[0], "not an operator of user functions", c[0], "+ - * / " + " ".join(operators)
             )
         return Apply(operators[str(c[0])], tuple(c[1:]))
 

@@ -337,7 +337,7 @@ class ValuePrinter:
 
 def _operation(op: Op, operands: list[str]) -> str:
     match op:
-        case Op.ADD | Op.SUB | Op.MUL:
+        case Op.ADD | Op.SUB | Op.MUL | Op.DIV:
             return "(" + f" {op.value} ".join(operands) + ")"
         case Op.MAX:
             return f"fmax({', '.join(operands)})"
@@ -345,5 +345,7 @@ def _operation(op: Op, operands: list[str]) -> str:
             return f"fmin({', '.join(operands)})"
         case Op.FMA:
             return f"fma({', '.join(operands)})"
+        case Op.EXP:
+            return f"exp({operands[0]})"
         case Op.DOT | Op.SUM:
             raise AssertionError("sums over lanes are LaneSum values")

@@ -2,52 +2,85 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mapper.ast_model.builders import Builder
-from mapper.ast_model.index_expr import Expr, ExprLike, as_expr, symbol
-from mapper.ast_model.nodes import Input, Node, Ref
+from mapper.ast_model.index_expr import Expr, ExprLike, as_expr, const, symbol
+from mapper.ast_model.nodes import Input, Join, Node, Slide
 from mapper.ast_model.types import FLOAT, array
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import LayerSpec, Layout
 
 IMAGE = "image"
 WEIGHTS = "weights"
+BIAS = "bias"
 
 
 def layer_sizes(layer: LayerSpec) -> tuple[tuple[str, int], ...]:
-    """The layer as named sizes of a program."""
+    """The layer as named sizes of a program; C and M are those of one group.
+
+    N images and G groups are there where there are several.
+    """
+    several = (("N", layer.batch), ("G", layer.groups))
     return (
-        ("C", layer.channels),
+        *(pair for pair in several if pair[1] > 1),
+        ("C", layer.channels // layer.groups),
         ("H", layer.height),
         ("W", layer.width),
-        ("M", layer.filters),
+        ("M", layer.filters // layer.groups),
         ("kh", layer.kernel_height),
         ("kw", layer.kernel_width),
     )
 
 
+N, G = symbol("N"), symbol("G")
 C, H, W, M = symbol("C"), symbol("H"), symbol("W"), symbol("M")
 KH, KW = symbol("kh"), symbol("kw")
 
 
-def layer_inputs() -> tuple[Input, ...]:
-    """image [H][W][C] and weights [M][kh][kw][C] (GPGPU'20, Listing 3)."""
-    return (
-        Input(IMAGE, array(FLOAT, H, W, C)),
-        Input(WEIGHTS, array(FLOAT, M, KH, KW, C)),
-    )
+def layer_inputs(layer: LayerSpec) -> tuple[Input, ...]:
+    """Image and weights (GPGPU'20, Listing 3), and a bias where there is one.
+
+    Lengths as LayerSpec says: for one image, NHWC, [H][W][C] and [M][kh][kw][C].
+    """
+    channels, filters = (G * C, G * M) if layer.groups > 1 else (C, M)
+    if layer.layout is Layout.NCHW:
+        image = array(FLOAT, N if layer.batch > 1 else 1, channels, H, W)
+        weights = array(FLOAT, filters, C, KH, KW)
+    else:
+        image = array(FLOAT, *((N,) if layer.batch > 1 else ()), H, W, channels)
+        weights = array(FLOAT, filters, KH, KW, C)
+    inputs = (Input(IMAGE, image), Input(WEIGHTS, weights))
+    return (*inputs, Input(BIAS, array(FLOAT, filters))) if layer.bias else inputs
 
 
-def padded_image(build: Builder, layer: LayerSpec, extra: ExprLike) -> Node:
-    """The image with the layer's border and ``extra`` rows and columns below and to the right."""
+def padded_image(
+    build: Builder, layer: LayerSpec, image: Node, below: ExprLike = 0, right: ExprLike = 0
+) -> Node:
+    """The image with the layer's border and more rows below and columns to the right."""
     return build.pad_2d(
-        (layer.pad_top, as_expr(extra) + layer.pad_bottom),
-        (layer.pad_left, as_expr(extra) + layer.pad_right),
-        Ref(IMAGE),
+        (layer.pad_top, as_expr(below) + layer.pad_bottom),
+        (layer.pad_left, as_expr(right) + layer.pad_right),
+        image,
     )
 
 
 def windows(build: Builder, layer: LayerSpec, image: Node) -> Node:
-    """[OH][OW][kh][kw][C]: every window of the padded image."""
-    return build.slide_2d((KH, KW), (layer.stride, layer.stride), image)
+    """[OH][OW][kh][kw]...: every window of the padded image [rows][columns]..."""
+    found = build.slide_2d(
+        ((KH - 1) * layer.dilation_y + 1, (KW - 1) * layer.dilation_x + 1),
+        (layer.stride_y, layer.stride_x),
+        image,
+    )
+    for depth, step in ((2, layer.dilation_y), (3, layer.dilation_x)):
+        if step > 1:
+            # Of a window's rows (columns) every step-th: windows of one, joined.
+            every = partial(_every, step)
+            found = build.at_depth(every, found, depth)
+    return found
+
+
+def _every(step: int, lines: Node) -> Node:
+    return Join(Slide(const(1), const(step), lines, strict=False))
 
 
 def divisors(number: int) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from mapper.ast_model.index_expr import symbol
 from mapper.ast_model.nodes import Join, Kernel, Literal, Node, Parameter, Program, Ref, Zip
 from mapper.layer_spec import LayerSpec
 from mapper.programs.common import (
+    IMAGE,
     WEIGHTS,
     divisors,
     divisors_of_range,
@@ -52,7 +53,11 @@ def direct_convolution(layer: LayerSpec) -> Program:
     """The program for one layer; tuning parameters as in the CC'22 paper, plus ``rho``."""
     build = Builder()
     # [OH][OW][kh][kw][C] -> [OH/th][OW/tw][th][tw][kh][kw][C]
-    image_windows = windows(build, layer, padded_image(build, layer, RHO * layer.stride))
+    image_windows = windows(
+        build,
+        layer,
+        padded_image(build, layer, Ref(IMAGE), RHO * layer.stride_y, RHO * layer.stride_x),
+    )
     tiles = build.split_at(TW, build.split_at(TH, image_windows, 0), 2)
     tiles = build.permute((0, 2, 1, 3, 4, 5, 6), tiles)
     groups = build.split_at(KG, Ref(WEIGHTS), 0)
@@ -73,7 +78,7 @@ def direct_convolution(layer: LayerSpec) -> Program:
         parameters=_parameters(layer),
         requirements=(),
         functions=(),
-        inputs=layer_inputs(),
+        inputs=layer_inputs(layer),
         kernels=(Kernel("convolution", cropped),),
     )
 

@@ -37,6 +37,7 @@ from mapper.ast_model.nodes import (
 )
 from mapper.layer_spec import LayerSpec
 from mapper.programs.common import (
+    IMAGE,
     KH,
     KW,
     WEIGHTS,
@@ -74,7 +75,9 @@ def partial_convolution(layer: LayerSpec) -> Program:
     windows_x = floor_div(THETA - KW, stride) + 1
 
     padded = build.nest(
-        ("pad_row", "pad_column", "pad_channel"), identity, padded_image(build, layer, RHO)
+        ("pad_row", "pad_column", "pad_channel"),
+        identity,
+        padded_image(build, layer, Ref(IMAGE), RHO, RHO),
     )
     # [tiles_y][tiles_x][windows][kh][kw][C]
     tiles = build.slide_2d((THETA, THETA), (step_y, step_x), Ref("padded"), strict=True)
@@ -120,7 +123,7 @@ def partial_convolution(layer: LayerSpec) -> Program:
         parameters=_parameters(layer),
         requirements=_requirements(layer, windows_y, windows_x),
         functions=(),
-        inputs=layer_inputs(),
+        inputs=layer_inputs(layer),
         kernels=(
             Kernel("padded", padded),
             Kernel("partial", partial),

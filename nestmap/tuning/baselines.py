@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from mapper.ast_model.nest import NestMap
 from mapper.constraint_rules.predicate import CodeVariable, Variable
 from mapper.host_plan import HostPlan
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import LayerSpec, Layout
 from mapper.measurement import Timed, outcome_kind
 from mapper.pipeline import generate_kernels, subject_of_layer
-from mapper.programs.common import IMAGE, WEIGHTS
+from mapper.programs.common import BIAS, IMAGE, WEIGHTS
 from mapper.schedule import ScheduleCode
-from nestmap.tuning.reference import Workload
+from nestmap.tuning.reference import Workload, activated
 from worker.devices.interface import MeasuringDevice
 from worker.measuring import Protocol
 
@@ -166,27 +166,29 @@ def _maps(maps: tuple[NestMap, ...]) -> Iterator[NestMap]:
 
 def _im2col_entrants(layer: LayerSpec, workload: Workload) -> list[_Entrant]:
     """The matrix product alone, and with making the matrix, timed by the same calls."""
-    extra = 4 * layer.accumulation_length * layer.output_height * layer.output_width
+    pixels = layer.batch * layer.output_height * layer.output_width
+    extra = 4 * layer.groups * layer.accumulation_length * pixels
     blas = f"NumPy {np.__version__}, {blas_name()}"
     if extra > _LARGEST_IM2COL_BYTES:
         return [_Entrant("im2col + GEMM", lambda: "matrix too large", extra, blas, [])]
-    image, weights = workload.inputs[IMAGE], workload.inputs[WEIGHTS]
-    matrix = np.ascontiguousarray(weights.reshape(layer.filters, -1).T)
+    image, bias = workload.inputs[IMAGE], workload.inputs.get(BIAS)
+    matrices = filter_matrices(layer, workload.inputs[WEIGHTS])
     timed: dict[str, float] = {}
 
     def both() -> float | str:
-        result = columns = np.empty(0, np.float32)
+        result = columns = product = np.empty(0, np.float32)
         totals: list[float] = []
         products: list[float] = []
         for _ in range(_REPETITIONS):
             start = time.perf_counter()
             columns = im2col(layer, image)
             middle = time.perf_counter()
-            result = columns @ matrix
+            product = columns @ matrices
             end = time.perf_counter()
-            totals.append((end - start) * 1e3)
+            result = from_matrices(layer, product, bias)
+            totals.append((time.perf_counter() - start) * 1e3)
             products.append((end - middle) * 1e3)
-        expected = workload.expected.reshape(result.shape)
+        expected = workload.expected
         scale = float(np.sqrt(np.mean(expected**2)))
         # Looser than for a kernel: BLAS sums in its own order. It must only be the same thing.
         if not float(np.abs(result - expected).max()) <= 1e-3 * scale:
@@ -201,13 +203,45 @@ def _im2col_entrants(layer: LayerSpec, workload: Workload) -> list[_Entrant]:
 
 
 def im2col(layer: LayerSpec, image: NDArray[np.float32]) -> NDArray[np.float32]:
-    """[OH * OW][kh * kw * C]: every window of the padded image as a row."""
+    """[groups][batch * OH * OW][kh * kw * C / groups]: every window of a group as a row."""
+    if layer.layout is Layout.NCHW:
+        image = image.transpose(0, 2, 3, 1)
+    images = image.reshape(layer.batch, layer.height, layer.width, layer.channels)
     padded = np.pad(
-        image, ((layer.pad_top, layer.pad_bottom), (layer.pad_left, layer.pad_right), (0, 0))
+        images,
+        ((0, 0), (layer.pad_top, layer.pad_bottom), (layer.pad_left, layer.pad_right), (0, 0)),
     )
-    windows = sliding_window_view(padded, (layer.kernel_height, layer.kernel_width), axis=(0, 1))  # pyright: ignore[reportCallIssue, reportArgumentType]
-    windows = windows[:: layer.stride, :: layer.stride].transpose(0, 1, 3, 4, 2)
-    return np.ascontiguousarray(windows).reshape(-1, layer.accumulation_length)
+    windows = sliding_window_view(padded, (layer.window_height, layer.window_width), axis=(1, 2))  # pyright: ignore[reportCallIssue, reportArgumentType]
+    windows = windows[:, :: layer.stride_y, :: layer.stride_x]
+    windows = windows[..., :: layer.dilation_y, :: layer.dilation_x]
+    kernel = (layer.kernel_height, layer.kernel_width)
+    parts = windows.reshape(*windows.shape[:3], layer.groups, -1, *kernel)
+    # [N][OH][OW][G][C][kh][kw] -> [G][N][OH][OW][kh][kw][C]
+    rows = np.ascontiguousarray(parts.transpose(3, 0, 1, 2, 5, 6, 4))
+    return rows.reshape(layer.groups, -1, layer.accumulation_length)
+
+
+def filter_matrices(layer: LayerSpec, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """[groups][kh * kw * C / groups][filters / groups], to multiply :func:`im2col` with."""
+    if layer.layout is Layout.NCHW:
+        weights = weights.transpose(0, 2, 3, 1)
+    matrices = weights.reshape(layer.groups, -1, layer.accumulation_length)
+    return np.ascontiguousarray(matrices.swapaxes(1, 2))
+
+
+def from_matrices(
+    layer: LayerSpec, product: NDArray[np.float32], bias: NDArray[np.float32] | None
+) -> NDArray[np.float32]:
+    """The result of a layer from the product [groups][batch * OH * OW][filters / groups]."""
+    places = (layer.batch, layer.output_height, layer.output_width)
+    filters_last = product.reshape(layer.groups, *places, -1).transpose(1, 2, 3, 0, 4)
+    result = filters_last.reshape(*places, layer.filters)
+    if bias is not None:
+        result = result + bias
+    result = activated(layer, result)
+    if layer.layout is Layout.NCHW:
+        result = result.transpose(0, 3, 1, 2)
+    return result.reshape(layer.output_shape)
 
 
 def blas_name() -> str:

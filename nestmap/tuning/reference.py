@@ -1,8 +1,8 @@
 """What a layer or program must compute, from code that shares nothing with the kernels.
 
 A layer's reference is a convolution in float64 straight from its definition: windows of the
-padded image times the filters. A program that belongs to no layer is held against its one
-meaning, the NumPy interpreter's.
+padded image times the filters of their group, plus bias, activated. A program that belongs to
+no layer is held against its one meaning, the NumPy interpreter's.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.loop_nest import Loop, LoopKernel, Statement
 from mapper.errors import InputError, Problem
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import Activation, LayerSpec, Layout
 from mapper.pipeline import Subject
-from mapper.programs.common import IMAGE, WEIGHTS
+from mapper.programs.common import BIAS, IMAGE, WEIGHTS
 from worker.measuring import Tolerance
 
 #: Bytes that a chunk of copied windows may take. Small enough for a board's memory.
@@ -46,7 +46,7 @@ def make_workload(subject: Subject, seed: int, parameters: Mapping[str, int]) ->
     """
     inputs = make_inputs(subject, seed)
     if subject.layer is not None:
-        expected = convolve(subject.layer, inputs[IMAGE], inputs[WEIGHTS])
+        expected = convolve(subject.layer, **inputs)
         length = subject.layer.accumulation_length
     else:
         program = subject.require_program()
@@ -82,24 +82,90 @@ def input_shapes(subject: Subject) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def convolve(layer: LayerSpec, image: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float64]:
-    """[output_height][output_width][filters] in float64, a few output rows at a time."""
+def convolve(
+    layer: LayerSpec,
+    image: NDArray[Any],
+    weights: NDArray[Any],
+    bias: NDArray[Any] | None = None,
+) -> NDArray[np.float64]:
+    """A layer's result in float64, in its layout; a few output rows at a time.
+
+    Shapes as LayerSpec says; InputError for others, and for a bias that is missing or too much.
+    """
+    _check_shapes(layer, image, weights, bias)
+    if layer.layout is Layout.NCHW:
+        image, weights = image.transpose(0, 2, 3, 1), weights.transpose(0, 2, 3, 1)
+    images = image.reshape(layer.batch, layer.height, layer.width, layer.channels)
+    result = np.stack([_convolve_one(layer, one, weights) for one in images])
+    if bias is not None:
+        result += bias.astype(np.float64)
+    result = activated(layer, result)
+    if layer.layout is Layout.NCHW:
+        result = result.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(result).reshape(layer.output_shape)
+
+
+def activated(layer: LayerSpec, total: NDArray[Any]) -> NDArray[Any]:
+    """The layer's activation of every element."""
+    match layer.activation:
+        case Activation.NONE:
+            return total
+        case Activation.RELU:
+            return np.where(total > 0, total, 0.0)
+        case Activation.RELU6:
+            return np.clip(total, 0.0, 6.0)
+        case Activation.LEAKY_RELU:
+            return np.where(total > 0, total, layer.activation_slope * total)
+        case Activation.SIGMOID:
+            # Of |total|, so that nothing overflows.
+            small = np.exp(-np.abs(total))
+            return np.where(total > 0, 1.0, small) / (1.0 + small)
+
+
+def _check_shapes(
+    layer: LayerSpec,
+    image: NDArray[Any],
+    weights: NDArray[Any],
+    bias: NDArray[Any] | None,
+) -> None:
+    wanted = {IMAGE: (image, layer.image_shape), WEIGHTS: (weights, layer.weights_shape)}
+    if bias is not None:
+        wanted[BIAS] = (bias, (layer.filters,))
+    problems = [
+        Problem(f"inputs/{name}", "the array has another shape", str(array.shape), str(shape))
+        for name, (array, shape) in wanted.items()
+        if array.shape != shape
+    ]
+    if (bias is not None) is not layer.bias:
+        found = "none" if bias is None else "a bias"
+        problems.append(Problem(f"inputs/{BIAS}", "the layer says otherwise", found))
+    if problems:
+        raise InputError(problems)
+
+
+def _convolve_one(
+    layer: LayerSpec, image: NDArray[Any], weights: NDArray[Any]
+) -> NDArray[np.float64]:
+    """[output_height][output_width][filters] of [H][W][C] and [filters][kh][kw][C / groups]."""
     padded = np.pad(
         image.astype(np.float64),
         ((layer.pad_top, layer.pad_bottom), (layer.pad_left, layer.pad_right), (0, 0)),
     )
-    # [filters][kh][kw][C] -> [C * kh * kw][filters], in the order that windows come in
-    matrix = weights.astype(np.float64).transpose(3, 1, 2, 0).reshape(-1, layer.filters)
-    windows = sliding_window_view(padded, (layer.kernel_height, layer.kernel_width), axis=(0, 1))  # pyright: ignore[reportCallIssue, reportArgumentType]
-    windows = windows[:: layer.stride, :: layer.stride]  # [OH][OW][C][kh][kw]
+    windows = sliding_window_view(padded, (layer.window_height, layer.window_width), axis=(0, 1))  # pyright: ignore[reportCallIssue, reportArgumentType]
+    windows = windows[:: layer.stride_y, :: layer.stride_x]
+    windows = windows[..., :: layer.dilation_y, :: layer.dilation_x]  # [OH][OW][C][kh][kw]
     rows, columns = layer.output_height, layer.output_width
+    # [group][C * kh * kw][filter], in the order that windows come in
+    matrices = weights.astype(np.float64).transpose(0, 3, 1, 2)
+    matrices = matrices.reshape(layer.groups, -1, layer.accumulation_length).swapaxes(1, 2)
     result = np.empty((rows, columns, layer.filters))
-    row_bytes = 8 * columns * layer.accumulation_length
+    row_bytes = 8 * columns * layer.accumulation_length * layer.groups
     step = max(1, _CHUNK_BYTES // row_bytes)
     for start in range(0, rows, step):
         chunk = windows[start : start + step]
-        flat = chunk.reshape(-1, layer.accumulation_length)
-        result[start : start + step] = (flat @ matrix).reshape(len(chunk), columns, -1)
+        flat = chunk.reshape(-1, layer.groups, layer.accumulation_length).swapaxes(0, 1)
+        product = (flat @ matrices).swapaxes(0, 1)  # [pixel][group][filter]
+        result[start : start + step] = product.reshape(len(chunk), columns, -1)
     return result
 
 
