@@ -139,9 +139,7 @@ def gpu(
 
 def in_layout(layer: LayerSpec, layout: str | None) -> LayerSpec:
     """The layer with its arrays in this layout."""
-    return (
-        layer if layout is None or not hasattr(layer, "layout") else replace(layer, layout=layout)
-    )
+    return layer if layout is None else replace(layer, layout=layout)
 
 
 def run_search(

@@ -17,12 +17,12 @@ from typing import Any
 
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError, Problem
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import Activation, DType, LayerSpec
 from mapper.pipeline import generate_kernels
 from mapper.tuning_records import TuningRecord, best_record
-from nestmap.kernel_bench.judging import LIBRARY_TOLERANCE, Judge
+from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import LibraryProcess, Turn, save_operands
-from nestmap.kernel_bench.operands import library_operands, own_layout
+from nestmap.kernel_bench.operands import library_operands, library_tolerance, own_layout
 from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
 from nestmap.kernel_bench.span import SpanPlan, prepared_bytes, scratch_bytes
@@ -224,10 +224,7 @@ def compare_on_cpu(
     ``folder`` is for the operands. ``settings`` gives what a library is told beside the layer,
     and the seconds that loading may take. InputError for what libraries are not called with.
     """
-    if getattr(layer, "bias", False) or getattr(layer, "activation", "none") not in ("none", None):
-        raise InputError(
-            Problem(layer.name, "has a bias or an activation; convolutions alone are compared")
-        )
+    _require_plain(layer)
     record = best_record(records, layer)
     subject = quest(layer, record.variant if record else "direct", profile).subject
     workload = make_workload(subject, INPUT_SEED, {})
@@ -266,7 +263,7 @@ def compare_on_cpu(
             figure.failure = str(error)
             continue
         figure.relative_error = judge.verdict(own_layout(layer, result)).relative_error
-        if figure.relative_error > LIBRARY_TOLERANCE:
+        if figure.relative_error > library_tolerance(layer):
             figure.failure = f"computes something else: relative error {figure.relative_error:.1e}"
             continue
         takers.append((figure, process.turn))
@@ -274,6 +271,18 @@ def compare_on_cpu(
     if kernels is not None:
         kernels.loaded.__exit__()
     return row
+
+
+def _require_plain(layer: LayerSpec) -> None:
+    if layer.bias or layer.activation is not Activation.NONE or layer.dtype is not DType.FLOAT32:
+        raise InputError(
+            Problem(
+                layer.name,
+                "is more than a convolution of 32-bit floats",
+                f"bias {layer.bias}, activation {layer.activation}, {layer.dtype}",
+                "no bias, no activation, float32",
+            )
+        )
 
 
 def _play(

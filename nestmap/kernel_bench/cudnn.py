@@ -7,11 +7,11 @@ by replaying a CUDA graph of several calls, so that no launch from the host is i
 from __future__ import annotations
 
 from math import ceil
-from typing import Any
+from typing import Any, assert_never
 
 from mapper.errors import DeviceError, Problem
-from mapper.layer_spec import LayerSpec
-from nestmap.kernel_bench.operands import Array, Operands, field, own_layout, stride
+from mapper.layer_spec import Activation, LayerSpec
+from nestmap.kernel_bench.operands import Array, Operands, own_layout
 
 #: Milliseconds that the calls of one graph should take together, and the most calls.
 _GRAPH_MS = 0.5
@@ -64,8 +64,7 @@ def convolution(torch: Any, layer: LayerSpec, tensors: tuple[Any, Any, Any | Non
     image, weights, bias = tensors
     symmetric = layer.pad_top == layer.pad_bottom and layer.pad_left == layer.pad_right
     padding = (layer.pad_top, layer.pad_left) if symmetric else (0, 0)
-    dilation = (field(layer, "dilation_y", 1), field(layer, "dilation_x", 1))
-    activation = _activation(torch, field(layer, "activation", None))
+    activation = _activation(torch, layer)
 
     def call() -> Any:
         padded = image
@@ -76,27 +75,31 @@ def convolution(torch: Any, layer: LayerSpec, tensors: tuple[Any, Any, Any | Non
             padded,
             weights,
             bias,
-            stride(layer),
+            (layer.stride_y, layer.stride_x),
             padding,
-            dilation,
-            field(layer, "groups", 1),
+            (layer.dilation_y, layer.dilation_x),
+            layer.groups,
         )
         return activation(result)
 
     return call
 
 
-def _activation(torch: Any, name: str | None) -> Any:
+def _activation(torch: Any, layer: LayerSpec) -> Any:
     functional = torch.nn.functional
-    known = {
-        None: lambda x: x,
-        "none": lambda x: x,
-        "relu": functional.relu,
-        "relu6": functional.relu6,
-        "leaky": lambda x: functional.leaky_relu(x, 0.01),
-        "sigmoid": torch.sigmoid,
-    }
-    return known[name]
+    match layer.activation:
+        case Activation.NONE:
+            return lambda x: x
+        case Activation.RELU:
+            return functional.relu
+        case Activation.RELU6:
+            return functional.relu6
+        case Activation.LEAKY_RELU:
+            return lambda x: functional.leaky_relu(x, layer.activation_slope)
+        case Activation.SIGMOID:
+            return torch.sigmoid
+        case _:
+            assert_never(layer.activation)
 
 
 class CudnnLayer:

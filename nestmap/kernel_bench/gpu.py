@@ -14,8 +14,8 @@ from mapper.layer_spec import LayerSpec
 from mapper.pipeline import generate_kernels
 from mapper.tuning_records import TuningRecord, best_record
 from nestmap.kernel_bench.cudnn import CudnnLayer
-from nestmap.kernel_bench.judging import LIBRARY_TOLERANCE, Judge
-from nestmap.kernel_bench.operands import library_operands
+from nestmap.kernel_bench.judging import Judge
+from nestmap.kernel_bench.operands import library_operands, library_tolerance
 from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
 from nestmap.kernel_bench.span import SpanPlan, interquartile, prepared_bytes, scratch_bytes
@@ -198,7 +198,7 @@ def compare_layer(
             entrant.figure.times_ms.clear()
         entrant.loaded.__exit__()
     if library is not None and row.cudnn is not None:
-        _finish(library, row.cudnn, judge, kernel_names)
+        _finish(layer, library, row.cudnn, judge, kernel_names)
     return row
 
 
@@ -222,10 +222,12 @@ def _entered(
     return entrant.figure
 
 
-def _finish(library: CudnnLayer, figure: Figure, judge: Judge, kernel_names: bool) -> None:
+def _finish(
+    layer: LayerSpec, library: CudnnLayer, figure: Figure, judge: Judge, kernel_names: bool
+) -> None:
     verdict = judge.verdict(library.output())
     figure.relative_error = verdict.relative_error
-    if figure.relative_error > LIBRARY_TOLERANCE:
+    if figure.relative_error > library_tolerance(layer):
         figure.failure = f"computes something else: relative error {figure.relative_error:.1e}"
         figure.times_ms.clear()
     figure.extra_bytes = library.workspace_bytes

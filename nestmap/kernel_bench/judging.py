@@ -16,10 +16,6 @@ from worker.measuring.settings import Tolerance
 
 Array = NDArray[Any]
 
-#: A library sums in an order of its own, perhaps by another algorithm; with a larger relative
-#: error it computes something else (TF32 alone makes 3e-4).
-LIBRARY_TOLERANCE = 1e-4
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

@@ -18,7 +18,7 @@ import numpy as np
 
 from mapper.errors import DeviceError, Problem
 from mapper.layer_spec import LayerSpec
-from nestmap.kernel_bench.operands import Array, Operands, field, stride
+from nestmap.kernel_bench.operands import Array, Operands
 
 _SERVER = Path(__file__).with_name("cpu_server.py")
 PEERS_PYTHON = Path(__file__).resolve().parents[2] / ".venv-peers" / "bin" / "python"
@@ -111,9 +111,9 @@ class LibraryProcess:
             "op": "load",
             "folder": str(folder),
             "padding": [layer.pad_top, layer.pad_left, layer.pad_bottom, layer.pad_right],
-            "stride": list(stride(layer)),
-            "dilation": [field(layer, "dilation_y", 1), field(layer, "dilation_x", 1)],
-            "groups": field(layer, "groups", 1),
+            "stride": [layer.stride_y, layer.stride_x],
+            "dilation": [layer.dilation_y, layer.dilation_x],
+            "groups": layer.groups,
             "output": [layer.output_height, layer.output_width],
             **settings,
         }

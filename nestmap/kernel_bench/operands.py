@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import DType, LayerSpec, Layout
 from mapper.programs.common import IMAGE, WEIGHTS
 from nestmap.tuning.reference import Workload
 
@@ -28,21 +28,10 @@ class Operands:
     bias: Array | None
 
 
-def field(layer: LayerSpec, name: str, default: Any) -> Any:
-    return getattr(layer, name, default)
-
-
-def stride(layer: LayerSpec) -> tuple[int, int]:
-    return (
-        field(layer, "stride_y", 0) or layer.stride,
-        field(layer, "stride_x", 0) or layer.stride,
-    )
-
-
 def library_operands(layer: LayerSpec, workload: Workload) -> Operands:
     """The inputs of a workload as libraries take them."""
     image, weights = workload.inputs[IMAGE], workload.inputs[WEIGHTS]
-    if field(layer, "layout", "NHWC") == "NHWC":
+    if layer.layout is Layout.NHWC:
         image = image.reshape(-1, *image.shape[-3:]).transpose(0, 3, 1, 2)
         weights = weights.transpose(0, 3, 1, 2)
     return Operands(
@@ -52,7 +41,15 @@ def library_operands(layer: LayerSpec, workload: Workload) -> Operands:
 
 def own_layout(layer: LayerSpec, result: Array) -> Array:
     """A library's result [N][M][OH][OW] in the shape of the layer's own output."""
-    if field(layer, "layout", "NHWC") == "NHWC":
+    if layer.layout is Layout.NHWC:
         result = result.transpose(0, 2, 3, 1)
-        return result if field(layer, "batch", 1) > 1 else result[0]
+        return result if layer.batch > 1 else result[0]
     return result
+
+
+def library_tolerance(layer: LayerSpec) -> float:
+    """The relative error (2-norm) above which a library computes something else.
+
+    It sums in an order of its own, perhaps by another algorithm; TF32 alone makes 3e-4.
+    """
+    return 1e-4 if layer.dtype is DType.FLOAT32 else 5e-3
