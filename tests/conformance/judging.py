@@ -1,0 +1,113 @@
+"""One case of a convolution, judged: reference, interpreter and a kernel on PoCL.
+
+``VARIANTS`` are the variants under test, each with the names of the cases that it is known
+not to do. A variant that refuses anything else fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mapper.ast_model.interpreter import interpret
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.rule import Mode
+from mapper.errors import InputError
+from mapper.layer_spec import LayerSpec
+from mapper.measurement import Timed
+from mapper.pipeline import (
+    assignment_to_json,
+    choices_of,
+    derive_space,
+    generate_kernels,
+    subject_of_layer,
+)
+from mapper.solver.limits import SolveLimits, Watch
+from mapper.solver.sampling import sample
+from mapper.variants import VARIANTS as ALL_VARIANTS
+from nestmap.tuning.reference import convolve
+from worker.measuring import MeasuringChild, Protocol, Tolerance
+
+VARIANTS: dict[str, frozenset[str]] = {
+    "high-level": frozenset(),
+}
+SEED = 20
+MAPPINGS = 3
+_SOLVE_S = 60.0
+_RUN_S = 60.0
+_ONCE = Protocol(warmup=0, repetitions=1, max_repetitions=1, slow_after_ms=0.0, budget_ms=0.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A layer, its inputs by name, and its result as somebody else computed it.
+
+    Arrays have the shapes that the layer says.
+    """
+
+    name: str
+    layer: LayerSpec
+    inputs: dict[str, NDArray[np.float32]]
+    expected: NDArray[Any]
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """Of float32 sums, ours and theirs."""
+        return Tolerance(self.layer.accumulation_length)
+
+
+def shaped(layer: LayerSpec, *arrays: NDArray[Any]) -> dict[str, NDArray[np.float32]]:
+    """Image, weights and perhaps bias, in the shapes of the layer: a 1-D one has rows of 1."""
+    shapes = (layer.image_shape, layer.weights_shape, (layer.filters,))
+    return {
+        name: np.ascontiguousarray(array, np.float32).reshape(shape)
+        for name, array, shape in zip(("image", "weights", "bias"), arrays, shapes, strict=False)
+    }
+
+
+def assert_near(found: NDArray[Any], case: Case, what: str) -> None:
+    """Every element within the tolerance that kernels are held to."""
+    expected = case.expected.astype(np.float64)
+    assert found.shape == expected.shape, f"{case.name}, {what}"
+    scale = np.maximum(np.abs(expected), np.sqrt(np.mean(expected**2)))
+    wrong = ~(np.abs(found - expected) <= case.tolerance.relative * scale)
+    assert not wrong.any(), f"{case.name}, {what}: {wrong.sum()} of {wrong.size} are wrong"
+
+
+def judge_reference(case: Case) -> None:
+    """The NumPy reference gives what the other gave."""
+    assert case.layer.output_shape == case.expected.shape, case.name
+    assert_near(convolve(case.layer, **case.inputs), case, "reference")
+
+
+def judge_variant(case: Case, variant: str, device: MeasuringChild, seed: int = SEED) -> None:
+    """The variant's program in the interpreter, and kernels of it on PoCL, give the same.
+
+    A few mappings are drawn among all that strict mode admits.
+    """
+    if case.name in VARIANTS[variant]:
+        assert ALL_VARIANTS[variant].applies(case.layer) is not None, f"{case.name} is done"
+        with pytest.raises(InputError, match="allowed:"):
+            subject_of_layer(case.layer, variant)
+        return
+    subject = subject_of_layer(case.layer, variant)
+    space = derive_space(subject, Mode.STRICT, device.profile(), DEFAULT_OPTIONS)
+    watch = Watch(SolveLimits(time_s=_SOLVE_S))
+    device.upload_workload("conformance", case.inputs, case.expected.astype(np.float64))
+    for assignment in sample(space, MAPPINGS, seed, watch=watch):
+        parameters = choices_of(assignment).parameters
+        found = interpret(subject.require_program(), parameters, case.inputs)
+        assert_near(found, case, f"{variant} in the interpreter with {parameters}")
+        outcome = device.measure(
+            generate_kernels(subject, assignment),
+            workload="conformance",
+            tolerance=case.tolerance,
+            protocol=_ONCE,
+            timeout_s=_RUN_S,
+        )
+        what = f"{case.name}, {variant}, seed {seed}: {assignment_to_json(assignment)}"
+        assert isinstance(outcome, Timed), f"{what}\n{outcome}"
