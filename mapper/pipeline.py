@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mapper.ast_model.bounded_json import kind_of
@@ -42,7 +42,7 @@ from mapper.tuning_space.codec import SPACE_SCHEMA, space_to_json
 from mapper.tuning_space.configuration import configuration_to_json
 from mapper.tuning_space.document import TuningSpace
 from mapper.tuning_space.lowering import solver_space
-from mapper.variants import variant_program
+from mapper.variants import VARIANTS, variant_program
 
 Assignment = dict[Variable, int]
 
@@ -147,6 +147,8 @@ def derive_space(
     """
     if subject.parameter_space is not None:
         return subject.parameter_space
+    if subject.variant in VARIANTS and VARIANTS[subject.variant].free_grid:
+        options = replace(options, free_grid=True)
     if mode is Mode.PAPER or subject.program is None or subject.types is None:
         return build_space(subject.nests, mode, options, device=device)
     loops: LoopProgram = elaborate(subject.program)

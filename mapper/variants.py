@@ -11,6 +11,7 @@ from mapper.layer_spec import Activation, DType, LayerSpec, Layout
 from mapper.programs.direct_convolution import direct_convolution
 from mapper.programs.high_level import high_level_convolution
 from mapper.programs.partial_convolution import partial_convolution
+from mapper.rewrites.catalogue import blocked_program, why_not
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +20,15 @@ class Variant:
 
     ``applies`` is None for a layer that the variant computes, else what it does not do: the
     field, what was found and what is allowed. ``build`` is for layers to which it applies.
+    With ``free_grid`` its mappings may use fewer local dimensions than work-group dimensions
+    (see ``RuleOptions``): its work-groups are one line of work-items.
     """
 
     name: str
     description: str
     build: Callable[[LayerSpec], Program]
     applies: Callable[[LayerSpec], Problem | None]
+    free_grid: bool = False
 
 
 def _only(layer: LayerSpec, **allowed: object) -> Problem | None:
@@ -61,6 +65,16 @@ def one_plain_image_in_equal_steps(layer: LayerSpec) -> Problem | None:
     return one_plain_image(layer) or _only(layer, stride_x=layer.stride_y)
 
 
+def _blocked(name: str, description: str) -> Variant:
+    return Variant(
+        name,
+        description,
+        lambda layer: blocked_program(layer, name),
+        lambda layer: stored_as_float32(layer) or why_not(layer, name),
+        free_grid=True,
+    )
+
+
 VARIANTS: dict[str, Variant] = {
     v.name: v
     for v in (
@@ -82,6 +96,21 @@ VARIANTS: dict[str, Variant] = {
             high_level_convolution,
             stored_as_float32,
         ),
+        _blocked(
+            "tiled",
+            "tiles of image and packed weights in local memory, accumulators in registers",
+        ),
+        _blocked("tiled-slices", "tiled, with channels shared out within a work-group"),
+        _blocked(
+            "tiled-split", "tiled, with channels split over work-groups, a second kernel adds"
+        ),
+        _blocked("tiled-slices-split", "tiled, with channels shared out at both levels"),
+        _blocked("tiled-in-place", "tiled, from weights as they are: no memory beyond the layer's"),
+        _blocked(
+            "blocked",
+            "accumulators in the registers of lone work-items, image padded, weights packed (CPUs)",
+        ),
+        _blocked("blocked-in-place", "blocked, from the image as it is: guards instead of a copy"),
     )
 }
 

@@ -80,11 +80,13 @@ class Builder:
         initial: Node,
         argument: Node,
         unroll: ExprLike = 0,
+        prefetch: ExprLike = 0,
     ) -> Reduce:
         """A sequential fold; the result has length 1."""
         accumulator, parameter = self.name("acc"), self.name("x")
         body = function(Ref(accumulator), Ref(parameter))
-        return Reduce(accumulator, parameter, body, initial, argument, as_expr(unroll))
+        options = (as_expr(unroll), as_expr(prefetch))
+        return Reduce(accumulator, parameter, body, initial, argument, *options)
 
     def let(self, value: Node, function: Callable[[Ref], Node]) -> Let:
         """``function`` of a value that is computed once."""

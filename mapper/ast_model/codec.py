@@ -68,6 +68,7 @@ _NODES: dict[str, tuple[type[Any], dict[str, str]]] = {
             "initial": "node",
             "argument": "node",
             "unroll": "expression",
+            "prefetch": "expression",
         },
     ),
     "zip": (Zip, {"arguments": "nodes"}),
@@ -93,6 +94,7 @@ _OPS = {class_: op for op, (class_, _) in _NODES.items()}
 # Fields that may be left out.
 _DEFAULTS: dict[tuple[str, str], object] = {
     ("reduce", "unroll"): const(0),
+    ("reduce", "prefetch"): const(0),
     ("slide", "strict"): False,
     ("reorder", "amount"): const(1),
     ("to", "spread"): 0,

@@ -441,7 +441,14 @@ class _Elaborator:
         body, self.block = tuple(self.block), outer
         self.check_accumulator(body, destination)
         self.block.append(
-            Loop(the_symbol(index), argument.type.length, None, body, unroll=node.unroll)
+            Loop(
+                the_symbol(index),
+                argument.type.length,
+                None,
+                body,
+                unroll=node.unroll,
+                prefetch=node.prefetch,
+            )
         )
         return accumulator
 

@@ -196,7 +196,7 @@ class _Interpreter:
                 result = self.evaluate(body, inner, depth + 1)
                 # The body may not have looked at its element: then all elements are one.
                 return _each(result, lambda a: _lengthened(a, depth, length))
-            case Reduce(accumulator, parameter, body, initial, argument, _):
+            case Reduce(accumulator, parameter, body, initial, argument):
                 source = self.evaluate(argument, env, depth)
                 total = self.evaluate(initial, env, depth)
                 for step in range(_first(source).shape[depth]):

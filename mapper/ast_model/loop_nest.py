@@ -124,6 +124,7 @@ class Loop:
     perfectly_nested: bool = False
     unroll: Expr | None = None
     spreads: bool = False
+    prefetch: Expr | None = None
 
 
 Statement = Declare | Store | Loop

@@ -14,10 +14,11 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache
 
-from mapper.ast_model.index_expr import Expr
+from mapper.ast_model.index_expr import Expr, const
 from mapper.ast_model.types import Memory, Type
 
 MapId = int | str
+NO = const(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ class Reduce:
 
     ``body`` sees ``accumulator`` and ``parameter`` and must update the accumulator
     element by element. ``unroll`` (0 or 1, may name a tuning parameter) asks the code
-    generator to unroll the loop.
+    generator to unroll the loop, ``prefetch`` to load what an iteration copies to local
+    memory during the one before.
     """
 
     accumulator: str
@@ -75,6 +77,7 @@ class Reduce:
     initial: Node
     argument: Node
     unroll: Expr
+    prefetch: Expr = NO
 
 
 @dataclass(frozen=True, slots=True)

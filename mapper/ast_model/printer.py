@@ -155,8 +155,9 @@ def _head(
             return f"{function}(", arguments
         case Map(map_id, parameter, body, argument):
             return f"map#{_id_text(map_id)}({parameter} => ", (body, argument)
-        case Reduce(accumulator, parameter, body, initial, argument, unroll):
+        case Reduce(accumulator, parameter, body, initial, argument, unroll, prefetch):
             option = "" if unroll == 0 else f"[unroll={unroll}]"
+            option += "" if prefetch == 0 else f"[prefetch={prefetch}]"
             return f"reduce{option}(({accumulator}, {parameter}) => ", (body, initial, argument)
         case Zip(arguments):
             return "zip(", arguments

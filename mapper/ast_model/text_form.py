@@ -306,10 +306,9 @@ class _Build(Transformer[Token, Any]):
         return str(c[0]), str(c[1])
 
     def reduce(self, c: list[Any]) -> Node:
-        unroll, (accumulator, parameter), body, initial, argument = c
-        return Reduce(
-            accumulator, parameter, body, initial, argument, const(0) if unroll is None else unroll
-        )
+        unroll, prefetch, (accumulator, parameter), body, initial, argument = c
+        options = (const(0) if option is None else option for option in (unroll, prefetch))
+        return Reduce(accumulator, parameter, body, initial, argument, *options)
 
     def zip(self, c: list[Any]) -> Node:
         return Zip(c[0])

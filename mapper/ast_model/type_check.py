@@ -202,8 +202,10 @@ class _Checker(Findings):
                 if source is None or result is None:
                     return None
                 found = self._made(ArrayType(result, source.length), path)
-            case Reduce(accumulator, parameter, body, initial, argument, unroll):
-                self._check_reduce(accumulator, parameter, unroll, path)
+            case Reduce(accumulator, parameter, body, initial, argument, unroll, prefetch):
+                self._check_reduce(accumulator, parameter, path)
+                self._check_switch("unroll", unroll, path)
+                self._check_switch("prefetch", prefetch, path)
                 source = self._array(self.infer(argument, env, f"{path}/argument"), path, "reduce")
                 start = self.infer(initial, env, f"{path}/initial")
                 element = None if source is None else source.element
@@ -454,15 +456,17 @@ class _Checker(Findings):
             )
         self._map_paths.setdefault(text, path)
 
-    def _check_reduce(self, accumulator: str, parameter: str, unroll: Expr, path: str) -> None:
+    def _check_reduce(self, accumulator: str, parameter: str, path: str) -> None:
         self._check_name(accumulator, path)
         self._check_name(parameter, path)
         if accumulator == parameter:
             self.fail(path, "accumulator and parameter have one name", parameter, "two names")
-        if not self._known(unroll, path, "unroll"):
+
+    def _check_switch(self, name: str, value: Expr, path: str) -> None:
+        if not self._known(value, path, name):
             return
-        choices = {p.name: p.values for p in self.program.parameters}.get(str(unroll), ())
-        if unroll.constant not in (None, 0, 1) or not set(choices) <= {0, 1}:
+        choices = {p.name: p.values for p in self.program.parameters}.get(str(value), ())
+        if value.constant not in (None, 0, 1) or not set(choices) <= {0, 1}:
             self.fail(
-                path, "unroll is neither 0 nor 1", str(unroll), "0, 1, or a parameter in {0, 1}"
+                path, f"{name} is neither 0 nor 1", str(value), "0, 1, or a parameter in {0, 1}"
             )

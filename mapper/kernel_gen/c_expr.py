@@ -134,6 +134,12 @@ def c_condition(guard: Guard) -> str | None:
     return " && ".join(parts) or None
 
 
+def c_all(conditions: list[str]) -> str:
+    """All of these conditions, without the branches that ``&&`` asks for."""
+    parts = [part for condition in conditions for part in condition.split(" && ")]
+    return parts[0] if len(parts) == 1 else " & ".join(f"({part})" for part in parts)
+
+
 def never_holds(guard: Guard) -> bool:
     """True for numbers that contradict it, as unrolling leaves them.
 
@@ -187,6 +193,9 @@ class ValuePrinter:
             case Guarded():
                 if never_holds(value.guard):
                     return c_float(value.otherwise)
+                border = self.border(value)
+                if border is not None:
+                    return border
                 condition = c_condition(value.guard)
                 inner = self.scalar(value.value)
                 if condition is None:
@@ -196,6 +205,48 @@ class ValuePrinter:
                 return _operation(value.op, [self.scalar(o) for o in value.operands])
             case LaneSum():
                 return self.lane_sum(value)
+
+    def border(self, value: Guarded) -> str | None:
+        """A guarded element of shared memory, loaded without a branch.
+
+        Outside the guards element 0 is loaded and dropped, so that loads can be issued one
+        after the other. None if something else is guarded, or if the guards always hold.
+        """
+        conditions: list[str] = []
+        guarded: set[str] = set()
+        inner: Value = value
+        while isinstance(inner, Guarded) and inner.otherwise == value.otherwise:
+            if never_holds(inner.guard):
+                return c_float(value.otherwise)
+            condition = c_condition(inner.guard)
+            if condition is not None:
+                conditions.append(condition)
+                guarded |= inner.guard.index.names()
+            inner = inner.value
+        if not isinstance(inner, Load) or inner.buffer.memory is Memory.PRIVATE or not conditions:
+            return None
+        self.counter += 1
+        inside, loaded = f"inside_{self.counter}", f"loaded_{self.counter}"
+        bound, free = self._split_position(inner, guarded)
+        self.emit(f"const int {inside} = {c_all(conditions)};")
+        place = f"({inside} ? {c_index(bound)} : 0)"
+        if free.terms:
+            place += f" + {c_index(free)}"
+        self.emit(f"const float {loaded} = {buffer_name(inner.buffer)}[{place}];")
+        return f"({inside} ? {loaded} : {c_float(value.otherwise)})"
+
+    def _split_position(self, load: Load, guarded: set[str]) -> tuple[Expr, Expr]:
+        """A position as what the guards speak of, and what lies in the buffer in any case.
+
+        The second part comes from dimensions that no guard mentions: loops over them move a
+        pointer and nothing else.
+        """
+        zeros: list[Expr] = [const(0)] * len(load.indices)
+        tied, free = list(zeros), list(zeros)
+        for dimension, index in enumerate(load.indices):
+            (tied if index.names() & guarded else free)[dimension] = index
+        buffer = load.buffer
+        return self.position(buffer, tuple(tied)), self.position(buffer, tuple(free))
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """One element as an lvalue or rvalue."""

@@ -23,8 +23,10 @@ from mapper.kernel_gen.c_expr import (
     lane_name,
     never_holds,
 )
+from mapper.kernel_gen.prefetch import with_prefetch
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
+    Ahead,
     Run,
     Scheduled,
     ScheduledKernel,
@@ -47,7 +49,8 @@ def print_kernel(kernel: ScheduledKernel, header: tuple[str, ...]) -> tuple[str,
 
     ``header`` lines go into a comment above the kernel.
     """
-    body, registers = into_registers(into_vectors(kernel.body))
+    body = with_prefetch(kernel.body, lambda run: threads_of(kernel, run))
+    body, registers = into_registers(into_vectors(body))
     printer = _Printer(kernel, body, registers)
     loaded = _loaded_globals(kernel.body)
     arguments = _global_buffers(kernel, loaded)
@@ -138,6 +141,17 @@ class _Printer:
                     self.store(statement)
                 case Run():
                     self.run(statement)
+                case Ahead():
+                    self.ahead(statement)
+
+    def ahead(self, ahead: Ahead) -> None:
+        name = c_name(ahead.following.name)
+        self.line(f"const int {name} = {c_name(ahead.variable.name)} + 1;")
+        self.line(f"if ({name} < {ahead.trip}) {{ /* loads for the next iteration */")
+        self.depth += 1
+        self.statements(ahead.body)
+        self.depth -= 1
+        self.line("}")
 
     def barrier(self, barrier: Barrier) -> None:
         for reason in barrier.reasons:
@@ -226,23 +240,23 @@ class _Printer:
         self.depth -= 1
 
     def threads(self, run: Run) -> int:
-        """Threads (or work-groups) that share the iterations of a run."""
-        code = run.code
-        if code is None or code.dimension is None:
-            return 1
-        d = code.dimension
-        if code.level is Level.LOCAL:
-            return self.kernel.local_size[d]
-        if code.level is Level.WORK_GROUP:
-            return self.kernel.global_size[d] // self.kernel.local_size[d]
-        return self.kernel.global_size[d]
+        return threads_of(self.kernel, run)
 
     def parallel_head(self, run: Run, variable: str, label: str) -> None:
         code = run.code
         assert code is not None and code.dimension is not None
         threads = self.threads(run)
         source = f"{_THREAD_IDS[code.level]}({code.dimension})"
-        if run.trip == threads:
+        if run.round is not None and run.trip > threads:
+            offset = c_index(run.round * threads)
+            place = f"(int){source}" if offset == "0" else f"(int){source} + {offset}"
+            last = run.round.constant
+            ragged = run.trip % threads != 0 and (last is None or (last + 1) * threads > run.trip)
+            self.line(f"{f'if ({place} < {run.trip}) ' if ragged else ''}{{ /* {label} */")
+            self.depth += 1
+            self.line(f"const int {variable} = {place};")
+            self.depth -= 1
+        elif run.trip == threads:
             # As many iterations as threads: no loop.
             self.line(f"{{ /* {label}, {run.trip} iterations, one each */")
             self.depth += 1
@@ -254,10 +268,15 @@ class _Printer:
             self.line(f"const int {variable} = {source};")
             self.depth -= 1
         else:
-            self.line(
-                f"for (int {variable} = {source}; {variable} < {run.trip}; "
-                f"{variable} += {threads}) {{ /* {label} */"
-            )
+            # A constant number of rounds, so that a compiler can unroll them.
+            rounds = -(-run.trip // threads)
+            n = f"n_{variable}"
+            self.line(f"for (int {n} = 0; {n} < {rounds}; ++{n}) {{ /* {label} */")
+            self.depth += 1
+            self.line(f"const int {variable} = {source} + {n}*{threads};")
+            if run.trip % threads:
+                self.line(f"if ({variable} >= {run.trip}) continue;")
+            self.depth -= 1
         self.bind(run, None, variable)
 
     # -- stores --------------------------------------------------------------------------
@@ -318,6 +337,19 @@ class _Printer:
             self.line(f"{target} = {name}.{lane_name(lane)};")
 
 
+def threads_of(kernel: ScheduledKernel, run: Run) -> int:
+    """Threads (or work-groups) that share the iterations of a run."""
+    code = run.code
+    if code is None or code.dimension is None:
+        return 1
+    d = code.dimension
+    if code.level is Level.LOCAL:
+        return kernel.local_size[d]
+    if code.level is Level.WORK_GROUP:
+        return kernel.global_size[d] // kernel.local_size[d]
+    return kernel.global_size[d]
+
+
 def _counter(run: Run) -> str:
     """The name of the variable that counts a run's iterations."""
     if len(run.loops) == 1:
@@ -342,7 +374,7 @@ def _vector_registers(body: tuple[Scheduled, ...], registers: frozenset[str]) ->
 
     def visit(statements: tuple[Scheduled, ...]) -> None:
         for statement in statements:
-            if isinstance(statement, Run):
+            if isinstance(statement, Run | Ahead):
                 visit(statement.body)
             elif isinstance(statement, Store):
                 note(statement.buffer, statement.indices)

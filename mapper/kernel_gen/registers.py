@@ -22,7 +22,7 @@ from mapper.ast_model.loop_nest import (
 from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE
 from mapper.kernel_gen.barriers import Barrier
-from mapper.kernel_gen.scheduled import Run, Scheduled, element_count, trip_count
+from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, element_count, trip_count
 from mapper.schedule import ScheduleCode
 
 MAX_REGISTERS = 256
@@ -50,7 +50,7 @@ def _declarations(
     for statement in body:
         if isinstance(statement, Declare) and statement.buffer.memory is Memory.PRIVATE:
             yield statement.buffer, body
-        elif isinstance(statement, Run):
+        elif isinstance(statement, Run | Ahead):
             yield from _declarations(statement.body)
 
 
@@ -62,7 +62,11 @@ def _indexing_loops(buffer: Buffer, scope: tuple[Scheduled, ...]) -> set[str] | 
 
     def visit(body: tuple[Scheduled, ...]) -> bool:
         for statement in body:
-            if isinstance(statement, Run):
+            if isinstance(statement, Ahead):
+                blocked.add(statement.following.name)
+                if not visit(statement.body):
+                    return False
+            elif isinstance(statement, Run):
                 names = {loop.variable.name for loop in statement.loops}
                 plain = statement.is_serial and not _has_barrier(statement.body)
                 (serial if plain else blocked).update(names)
@@ -107,6 +111,8 @@ def _statements(body: tuple[Scheduled, ...], unrolled: set[str]) -> int:
     for statement in body:
         if isinstance(statement, Store):
             total += 1
+        elif isinstance(statement, Ahead):
+            total += _statements(statement.body, unrolled)
         elif isinstance(statement, Run):
             inner = _statements(statement.body, unrolled)
             factor = 1
@@ -127,6 +133,9 @@ def _unroll(
                 result.append(statement)
             case Store():
                 result.append(substitute_store(statement, values) if values else statement)
+            case Ahead():
+                body_ahead = _unroll(statement.body, unrolled, values)
+                result.append(replace(statement, body=body_ahead))
             case Run():
                 result.extend(_unroll_run(statement, unrolled, values))
     return tuple(result)
@@ -138,7 +147,8 @@ def _unroll_run(run: Run, unrolled: frozenset[str], values: dict[str, Expr]) -> 
         yield from _expand(run.loops, run.body, unrolled, values)
         return
     if not run.is_serial or not names & unrolled:
-        yield replace(run, body=_unroll(run.body, unrolled, values))
+        moved = None if run.round is None else run.round.substitute(values)
+        yield replace(run, body=_unroll(run.body, unrolled, values), round=moved)
         return
     kept = tuple(loop for loop in run.loops if loop.variable.name not in unrolled)
     gone = tuple(loop for loop in run.loops if loop.variable.name in unrolled)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mapper.ast_model.index_expr import Expr, symbol, weighted_sum
+from mapper.ast_model.index_expr import Expr, Symbol, symbol, weighted_sum
 from mapper.ast_model.loop_nest import (
     Buffer,
     Constant,
@@ -37,12 +37,16 @@ Codes = Mapping[MapId, ScheduleCode]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Loops that run as one: ``code`` is the owner's; a reduce has no code."""
+    """Loops that run as one: ``code`` is the owner's; a reduce has no code.
+
+    With ``round``, a parallel run is this one of its rounds: each thread runs one iteration.
+    """
 
     loops: tuple[Loop, ...]
     code: ScheduleCode | None
     trip: int
     body: tuple[Scheduled, ...]
+    round: Expr | None = None
 
     @property
     def is_serial(self) -> bool:
@@ -50,7 +54,17 @@ class Run:
         return self.code is None or not self.code.is_parallel
 
 
-Scheduled = Declare | Store | Run | Barrier
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What is done for the iteration after this one of a loop, if there is one."""
+
+    variable: Symbol
+    following: Symbol
+    trip: int
+    body: tuple[Scheduled, ...]
+
+
+Scheduled = Declare | Store | Run | Barrier | Ahead
 
 
 @dataclass(frozen=True, slots=True)

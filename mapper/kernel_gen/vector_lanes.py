@@ -12,12 +12,19 @@ from dataclasses import replace
 from mapper.ast_model.index_expr import Expr, const, symbol, the_symbol
 from mapper.ast_model.loop_nest import Store, substitute_store
 from mapper.ast_model.views import LANE
-from mapper.kernel_gen.scheduled import Run, Scheduled
+from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled
 
 
 def into_vectors(body: tuple[Scheduled, ...]) -> tuple[Scheduled, ...]:
     """The body with every run of vector code replaced by one over vectors."""
-    return tuple(_vectors(s) if isinstance(s, Run) else s for s in body)
+    return tuple(
+        _vectors(s)
+        if isinstance(s, Run)
+        else replace(s, body=into_vectors(s.body))
+        if isinstance(s, Ahead)
+        else s
+        for s in body
+    )
 
 
 def _vectors(run: Run) -> Run:

@@ -15,7 +15,9 @@ __kernel void k_padded(
         { /* map pad_column: G0, 14 iterations, one each */
             const int i_pad_column = get_global_id(0);
             for (int i_pad_channel = 0; i_pad_channel < 8; ++i_pad_channel) { /* map pad_channel: S */
-                g_padded[i_pad_channel + i_pad_column*8 + i_pad_row*112] = (i_pad_row - 1 >= 0 && i_pad_row - 1 < 12 ? (i_pad_column - 1 >= 0 && i_pad_column - 1 < 12 ? g_image[i_pad_channel + i_pad_column*8 + i_pad_row*96 - 104] : 0.0f) : 0.0f);
+                const int inside_1 = (i_pad_row - 1 >= 0) & (i_pad_row - 1 < 12) & (i_pad_column - 1 >= 0) & (i_pad_column - 1 < 12);
+                const float loaded_1 = g_image[(inside_1 ? i_pad_column*8 + i_pad_row*96 - 104 : 0) + i_pad_channel];
+                g_padded[i_pad_channel + i_pad_column*8 + i_pad_row*112] = (inside_1 ? loaded_1 : 0.0f);
             }
         }
     }

@@ -13,14 +13,16 @@ __kernel void k_out(
     __local float l_out_tmp_1[96];
     { /* map A: W0, 6 iterations, one each */
         const int i_A = get_group_id(0);
-        for (int i_B = get_local_id(0); i_B < 8; i_B += 4) { /* map B: L0 */
+        for (int n_i_B = 0; n_i_B < 2; ++n_i_B) { /* map B: L0 */
+            const int i_B = get_local_id(0) + n_i_B*4;
             for (int i_C = 0; i_C < 12; ++i_C) { /* map C: S */
                 l_out_tmp_1[i_B*12 + i_C] = (g_x[i_A*96 + i_B*12 + i_C] * 2.0f);
             }
         }
         /* barrier: out_tmp_1 is written above and read below by other work-items */
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int i_D = get_local_id(0); i_D < 12; i_D += 4) { /* map D: L0 */
+        for (int n_i_D = 0; n_i_D < 3; ++n_i_D) { /* map D: L0 */
+            const int i_D = get_local_id(0) + n_i_D*4;
             for (int i_E = 0; i_E < 8; ++i_E) { /* map E: S */
                 g_out[i_A*96 + i_D*8 + i_E] = (l_out_tmp_1[i_D + i_E*12] + 1.0f);
             }

@@ -13,13 +13,15 @@ __kernel void k_out(
 {
     { /* map A: W0, 6 iterations, one each */
         const int i_A = get_group_id(0);
-        for (int i_B = get_local_id(0); i_B < 8; i_B += 4) { /* map B: L0 */
+        for (int n_i_B = 0; n_i_B < 2; ++n_i_B) { /* map B: L0 */
+            const int i_B = get_local_id(0) + n_i_B*4;
             for (int i_C = 0; i_C < 3; ++i_C) { /* map C: V4 */
                 ((__global float4 *)g_out_tmp_1)[i_A*24 + i_B*3 + i_C] = (((__global const float4 *)g_x)[i_A*24 + i_B*3 + i_C] * (float4)(2.0f));
             }
         }
         for (int i_D = 0; i_D < 12; ++i_D) { /* map D: S */
-            for (int i_E = get_local_id(0); i_E < 8; i_E += 4) { /* map E: L0 */
+            for (int n_i_E = 0; n_i_E < 2; ++n_i_E) { /* map E: L0 */
+                const int i_E = get_local_id(0) + n_i_E*4;
                 g_out[i_A*96 + i_D*8 + i_E] = (g_out_tmp_1[i_A*96 + i_D + i_E*12] + 1.0f);
             }
         }

@@ -1,0 +1,1 @@
+"""Rewrites of a convolution into blocked mid-level programs."""

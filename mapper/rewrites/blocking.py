@@ -1,0 +1,42 @@
+"""What the rewrites decide: how a convolution is cut up and where its parts are kept.
+
+A :class:`Blocking` is one mid-level form of a layer; :func:`mapper.rewrites.lowering.program_of`
+writes it as a program in the IR. Rewrites (:mod:`mapper.rewrites.rules`) turn one into another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mapper.layer_spec import LayerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """A convolution cut into tiles of filters, rows and columns, and chunks of channels.
+
+    ``image_in_local`` and ``weights_in_local``: a work-group copies what a chunk needs to
+    local memory first; ``…_in_registers``: a work-item copies what one channel needs to
+    registers; ``weights_by_row``: of the weights only one kernel row at a time. ``sliced``:
+    work-items of a group share a chunk's channels out and add up in local memory. ``split``:
+    work-groups share the channels out, and a second kernel adds up. ``packed``: a kernel that
+    runs once lays the weights out in tiles. ``padded``: a first kernel writes the image with
+    its border. ``flat``: rows are one (a 1x1 kernel that does not skip or pad).
+    """
+
+    layer: LayerSpec
+    image_in_local: bool = False
+    weights_in_local: bool = False
+    image_in_registers: bool = False
+    weights_in_registers: bool = False
+    weights_by_row: bool = False
+    sliced: bool = False
+    split: bool = False
+    packed: bool = False
+    padded: bool = False
+    flat: bool = False
+
+    @property
+    def prefetches(self) -> bool:
+        """True if copies to local memory may start a chunk early."""
+        return self.image_in_local or self.weights_in_local

@@ -1,0 +1,64 @@
+"""The chains of rewrites that are offered as variants of a layer."""
+
+from __future__ import annotations
+
+from mapper.ast_model.nodes import Program
+from mapper.errors import Problem
+from mapper.layer_spec import LayerSpec
+from mapper.rewrites.blocking import Blocking
+from mapper.rewrites.lowering import program_of
+from mapper.rewrites.rules import (
+    FlattenPixels,
+    ImageToLocal,
+    ImageToRegisters,
+    PackWeights,
+    PadImage,
+    Rewrite,
+    SliceChannels,
+    SplitChannels,
+    WeightsToLocal,
+    WeightsToRegisters,
+    rewritten,
+)
+
+_TILED: tuple[Rewrite, ...] = (
+    PackWeights(),
+    ImageToLocal(),
+    WeightsToLocal(),
+    ImageToRegisters(),
+    WeightsToRegisters(),
+)
+
+CHAINS: dict[str, tuple[Rewrite, ...]] = {
+    "tiled": _TILED,
+    "tiled-slices": (*_TILED, SliceChannels()),
+    "tiled-split": (*_TILED, SplitChannels()),
+    "tiled-slices-split": (*_TILED, SliceChannels(), SplitChannels()),
+    "tiled-in-place": _TILED[1:],
+    "blocked": (PackWeights(), PadImage()),
+    "blocked-in-place": (PackWeights(),),
+}
+"""By variant: rewrites in order. Where :class:`FlattenPixels` applies, it comes first."""
+
+
+def blocking_of(layer: LayerSpec, variant: str) -> Blocking:
+    """The mid-level form of a layer in a variant; InputError if a rewrite does not apply."""
+    flatten = FlattenPixels()
+    first = (flatten,) if flatten.why_not(Blocking(layer)) is None else ()
+    return rewritten(layer, *first, *CHAINS[variant])
+
+
+def blocked_program(layer: LayerSpec, variant: str) -> Program:
+    """The program of a layer in one of these variants."""
+    return program_of(blocking_of(layer, variant))
+
+
+def why_not(layer: LayerSpec, variant: str) -> Problem | None:
+    """The first rewrite of a variant that does not apply to a layer, or None."""
+    blocking = Blocking(layer)
+    for rewrite in CHAINS[variant]:
+        problem = rewrite.why_not(blocking)
+        if problem is not None:
+            return problem
+        blocking = rewrite.apply(blocking)
+    return None

@@ -1,0 +1,84 @@
+"""Schedule codes that suit a kind of device, for the maps of blocked convolutions.
+
+A family is a starting point, not a rule: it fixes the codes so that a search has only the
+tuning parameters to find; what it yields is checked like any other mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from mapper.ast_model.nodes import MapId
+from mapper.schedule import ScheduleCode, parse_code
+
+
+class Family(StrEnum):
+    """Who does what: ``groups`` of cooperating work-items, or ``single`` work-items."""
+
+    GROUPS = "groups"
+    SINGLE = "single"
+
+
+_THREADS = ("k", "mo", "y", "x", "mi")
+_TILE = ("r", "p", "m", "v")
+_OUTPUTS = ("r", "p", "m", "mo", "y", "x", "mi", "v")
+
+
+def codes_of(
+    family: Family,
+    maps: Iterable[MapId],
+    values: Mapping[str, int],
+    *,
+    flat_copy: bool = False,
+) -> dict[MapId, ScheduleCode]:
+    """A code for each map of a program that :func:`mapper.rewrites.lowering.program_of` made.
+
+    ``values`` of the tuning parameters: vector codes are as wide as the vectors. With
+    ``flat_copy`` all elements of an image tile are shared out among work-items, else those of
+    one channel after the other.
+    """
+    present = [str(m) for m in maps]
+    parallel = "L0" if family is Family.GROUPS else "S"
+    found: dict[str, str] = {}
+
+    def run(owner: str, *ids: str) -> None:
+        """The first of these maps that there is gets a code, the others are fused into it."""
+        here = [name for name in ids if name in present]
+        found.update({name: owner if position == 0 else "F" for position, name in enumerate(here)})
+
+    def vector(map_id: str, width: int, otherwise: str) -> None:
+        if map_id in present:
+            found[map_id] = f"V{width}" if width > 1 else otherwise
+
+    width = values["v"]
+    run("G0", "pack_group", "pack_block", "pack_channel", "pack_tap", "pack_filter")
+    run("G0", "pad_group", "pad_image", "pad_channel", "pad_row", "pad_column")
+    run("G0", "sum_n", "sum_gm", "sum_h", "sum_w")
+    run("W2", "split")
+    run("W1", "group", "block")
+    run("W0", "image", "tile_y", "tile_x")
+    for stem in ("zero", "item", "slice", "out"):
+        tile = tuple(f"{stem}_{label}" for label in _TILE)
+        run(parallel, *(f"{stem}_{label}" for label in _THREADS))
+        run("S", *tile)
+    if "out_v_total" in present:
+        # Slices are added up by all work-items.
+        run(parallel, *(f"out_{label}" for label in _OUTPUTS))
+    if flat_copy:
+        run(parallel, "image_c", "image_y", "image_x")
+    else:
+        run("S", "image_c")
+        run(parallel, "image_y", "image_x")
+    run(parallel, "weight_c", "weight_tap", "weight_m", "weight_v")
+    run("S", "patch_y", "patch_x", "patch_v")
+    run("S", "tap", "tap_m", "tap_v")
+    run("S", "r", "p")
+    run("S", "m")
+    run("S", "v")
+    for map_id in ("zero_v", "weight_v", "tap_v", "slice_v"):
+        vector(map_id, width, "F")
+    vector("v", width, "S")
+    vector("patch_v", values.get("pv", 1), "F")
+    run("S", "out_v_total", "sum_w_total")
+    return {m: parse_code(found[str(m)]) for m in maps}

@@ -1,0 +1,410 @@
+"""Blocked convolutions as programs in the IR.
+
+A work-group makes ``bm`` filters of ``th`` x ``tw`` outputs, a work-item of it ``tm`` filters
+of ``tr`` x ``tp`` outputs, which it accumulates in registers. Channels come in chunks of
+``bc``; for each chunk the work-group may copy its part of image and weights to local memory
+first. The blocking follows the tiled convolution of "Mapping Parallelism in a Functional IR
+through Constraint Satisfaction" (CC'22), section 5.3, with accumulators that stay in
+registers while the group goes through the chunks, and the guards for ragged sizes of "Boda:
+A Holistic Approach for Implementing Neural Network Computations", section 3.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mapper.ast_model.builders import (
+    Builder,
+    call,
+    fill,
+    get,
+    identity,
+    to_local,
+    to_private,
+)
+from mapper.ast_model.index_expr import Expr, const, exact_div
+from mapper.ast_model.nodes import Join, Kernel, Literal, Node, Program, Ref, Split, Zip
+from mapper.rewrites import operands
+from mapper.rewrites.blocking import Blocking
+from mapper.rewrites.epilogue import Epilogue
+from mapper.rewrites.labelled import Labelled
+from mapper.rewrites.parameters import (
+    BC,
+    BM,
+    KS,
+    MI,
+    PF,
+    PV,
+    RHO_X,
+    RHO_Y,
+    SP,
+    TH,
+    TM,
+    TP,
+    TR,
+    TW,
+    WIDE,
+    V,
+    parameters_of,
+    requirements_of,
+)
+from mapper.rewrites.shape import KW, C, M, Shape
+
+THREADS = ("k", "mo", "y", "x", "mi")
+TILE = ("r", "p", "m", "v")
+
+
+def program_of(blocking: Blocking) -> Program:
+    """The program of a blocked convolution; its last kernel's value is the result."""
+    return _Lowering(blocking).program()
+
+
+class _Lowering:
+    def __init__(self, blocking: Blocking) -> None:
+        self.blocking = blocking
+        self.shape = Shape(blocking.layer, blocking.flat)
+        self.build = Builder()
+        self.epilogue = Epilogue(blocking.layer)
+        # Work-items of a group, outermost first; without local tiles each works alone.
+        self.threads = THREADS if blocking.sliced else THREADS[1:]
+        self.wide: Expr = WIDE if blocking.image_in_registers else const(0)
+
+    def program(self) -> Program:
+        blocking = self.blocking
+        kernels: list[Kernel] = []
+        if blocking.packed:
+            kernels.append(Kernel("packed", self.packed()))
+        if blocking.padded:
+            kernels.append(Kernel("padded", self.padded()))
+        if blocking.split:
+            kernels.append(Kernel("partial_sums", self.convolution()))
+            kernels.append(Kernel("convolution", self.sums()))
+        else:
+            kernels.append(Kernel("convolution", self.convolution()))
+        return Program(
+            name="tiled_convolution",
+            sizes=self.shape.sizes,
+            parameters=parameters_of(blocking),
+            requirements=requirements_of(blocking),
+            functions=self.epilogue.functions(),
+            inputs=operands.inputs_of(self.shape),
+            kernels=tuple(kernels),
+        )
+
+    # -- what runs before ------------------------------------------------------------------
+
+    def packed(self) -> Node:
+        """[g][block][c][tap][f]: the weights as the work-groups read them."""
+        plain = operands.weights(self.build, self.shape, BM)
+        return self.build.nest(
+            ("pack_group", "pack_block", "pack_channel", "pack_tap", "pack_filter"),
+            identity,
+            plain.node,
+        )
+
+    def image(self) -> Labelled:
+        layer = self.shape.layer
+        plain = operands.image(self.build, self.shape)
+        return operands.bordered(
+            self.shape, plain, RHO_Y * layer.stride_y, RHO_X * layer.stride_x + self.wide
+        )
+
+    def padded(self) -> Node:
+        """[g][n][c][h][w]: the image with its border."""
+        return self.build.nest(
+            ("pad_group", "pad_image", "pad_channel", "pad_row", "pad_column"),
+            identity,
+            self.image().node,
+        )
+
+    # -- the kernel ------------------------------------------------------------------------
+
+    def convolution(self) -> Node:
+        """The result, or with ``split`` the partial sums [s][n][m][h][w]."""
+        blocking, build, shape = self.blocking, self.build, self.shape
+        image = self.image()
+        if blocking.padded:
+            image = Labelled(build, Ref("padded"), image.labels)
+        tiles = operands.windows(shape, image, (TH, TW), self.wide)
+        weights = operands.weights(build, shape, BM)
+        if blocking.packed:
+            weights = Labelled(build, Ref("packed"), weights.labels)
+        if not blocking.split:
+            return operands.at_edge(shape, self.cropped(self.blocks(tiles, weights)))
+        channels = exact_div(C, SP)
+        parts = Zip(
+            (
+                tiles.split("c", channels, "s", "c").order("s").node,
+                weights.split("c", channels, "s", "c").order("s").node,
+            )
+        )
+        # Behind the split the other dimensions have the labels they had.
+        made = build.map(
+            "split",
+            lambda part: (
+                self.blocks(
+                    Labelled(build, get(part, 0), tiles.labels),
+                    Labelled(build, get(part, 1), weights.labels),
+                ).node
+            ),
+            parts,
+        )
+        labels = ("s", "g", "block", "n", "ty", "tx", "f", "th", "tw")
+        sums = self.cropped(Labelled(build, made, labels))
+        return sums.order("s", "n", "g", "m", "h", "w").merge("g", "m", "gm").node
+
+    def blocks(self, tiles: Labelled, weights: Labelled) -> Labelled:
+        """[g][block][n][ty][tx][f][th][tw]: every tile of every block of filters."""
+        build, count = self.build, exact_div(M, BM)
+        tiles = tiles.order("g", "n", "ty", "tx", "c", "h", "w").repeated("n", "block", count)
+        arrays = [weights.order("g", "block", "c", "tap", "f").node, tiles.node]
+        if self.epilogue.has_bias and not self.blocking.split:
+            arrays.append(operands.bias(build, BM).node)
+
+        def block(both: Node) -> Node:
+            offset = get(both, 2) if len(arrays) > 2 else None
+            return build.nest(
+                ("image", "tile_y", "tile_x"),
+                lambda tile: self.tile(tile, get(both, 0), offset),
+                get(both, 1),
+            )
+
+        node = build.nest(("group", "block"), block, build.zip_nd(2, *arrays))
+        return Labelled(build, node, ("g", "block", "n", "ty", "tx", "f", "th", "tw"))
+
+    def cropped(self, blocks: Labelled) -> Labelled:
+        """[...][n][g][m][h][w] without the outputs that fill the last tiles up."""
+        rest = tuple(label for label in blocks.labels if label == "s")
+        result = blocks.order(*rest, "n", "g", "block", "f", "ty", "th", "tx", "tw")
+        result = result.merge("tx", "tw", "w").merge("ty", "th", "h").merge("block", "f", "m")
+        return result.at(
+            "h", lambda plane: self.build.pad_2d((0, -RHO_Y), (0, -RHO_X), plane), ("h", "w")
+        )
+
+    def tile(self, tile: Node, weights: Node, bias: Node | None) -> Node:
+        """[c][h][w] and [c][tap][f] -> [f][th][tw]."""
+        build = self.build
+        chunks = Zip((build.split_at(BC, tile, 0), build.split_at(BC, weights, 0)))
+        extents = self.extents()
+        zeros = fill(0.0, *(extents[label] for label in (*self.threads, *TILE)))
+        ids = tuple(f"zero_{label}" for label in (*self.threads, *TILE))
+        total = build.reduce(
+            lambda acc, chunk: self.chunk(acc, get(chunk, 0), get(chunk, 1)),
+            to_private(build.nest(ids, identity, zeros), len(self.threads)),
+            chunks,
+            prefetch=PF if self.blocking.prefetches else 0,
+        )
+        sums = Labelled(build, Join(total), (*self.threads, *TILE))
+        if self.blocking.sliced:
+            return self.added_slices(sums, bias)
+        return self.placed(
+            Labelled(build, self.written(sums.node, bias), (*self.threads, *TILE))
+        ).node
+
+    def extents(self) -> dict[str, Expr]:
+        """The lengths of a work-group's and a work-item's dimensions."""
+        return {
+            "k": KS,
+            "mo": exact_div(BM, TM * MI),
+            "y": exact_div(TH, TR),
+            "x": exact_div(TW, TP),
+            "mi": MI,
+            "r": TR,
+            "p": TP,
+            "m": exact_div(TM, V),
+            "v": V,
+        }
+
+    def placed(self, sums: Labelled) -> Labelled:
+        """[mo][y][x][mi][r][p][m][v] -> [f][th][tw]."""
+        order = sums.order("mo", "mi", "m", "v", "y", "r", "x", "p")
+        order = order.merge("x", "p", "tw").merge("y", "r", "th")
+        return order.merge("m", "v", "f").merge("mi", "f", "f").merge("mo", "f", "f")
+
+    def written(self, sums: Node, bias: Node | None) -> Node:
+        """Each work-item writes its outputs."""
+        build, extents = self.build, self.extents()
+        ids = ("out_mo", "out_y", "out_x", "out_mi")
+        if bias is None:
+            ids = (*ids, "out_r", "out_p", "out_m", "out_v")
+            return build.nest(ids, lambda x: self.result(x, None), sums)
+        offsets = self.offsets(bias)
+        offsets = offsets.repeated("mi", "x", extents["x"]).repeated("x", "y", extents["y"])
+        return build.nest(
+            ids,
+            lambda item: build.nest(
+                ("out_r", "out_p"),
+                lambda cell: build.nest(
+                    ("out_m", "out_v"),
+                    lambda pair: self.result(get(pair, 0), get(pair, 1)),
+                    build.zip_nd(2, cell, get(item, 1)),
+                ),
+                get(item, 0),
+            ),
+            build.zip_nd(4, sums, offsets.node),
+        )
+
+    def result(self, total: Node, bias: Node | None) -> Node:
+        """What the main kernel writes of a total: partial sums as they are."""
+        return identity(total) if self.blocking.split else self.epilogue.result(total, bias)
+
+    # -- one chunk of channels -------------------------------------------------------------
+
+    def chunk(self, acc: Node, tile: Node, weights: Node) -> Node:
+        """Add the products of [bc][h][w] and [bc][tap][f] to the accumulators."""
+        build, blocking = self.build, self.blocking
+        if blocking.image_in_local:
+            local_tile = to_local(build.nest(("image_c", "image_y", "image_x"), identity, tile))
+            return build.let(local_tile, lambda t: self.chunk_weights(acc, t, weights))
+        return self.chunk_weights(acc, tile, weights)
+
+    def chunk_weights(self, acc: Node, tile: Node, weights: Node) -> Node:
+        build = self.build
+        if not self.blocking.weights_in_local:
+            return self.work_items(acc, tile, weights)
+        vectors = build.split_at(V, weights, 2)
+        copied = build.nest(("weight_c", "weight_tap", "weight_m", "weight_v"), identity, vectors)
+        local_weights = to_local(build.join_at(copied, 2))
+        return build.let(local_weights, lambda w: self.work_items(acc, tile, w))
+
+    def work_items(self, acc: Node, tile: Node, weights: Node) -> Node:
+        build, shape, extents = self.build, self.shape, self.extents()
+        patches = Labelled(build, tile, ("c", "h", "w"))
+        patches = operands.windows(shape, patches, (TR, TP), self.wide)
+        filters = Labelled(build, weights, ("c", "tap", "f"))
+        filters = filters.split("f", TM, "b", "m").split("b", MI, "mo", "mi")
+        if self.blocking.sliced:
+            share = exact_div(BC, KS)
+            patches, filters = (a.split("c", share, "k", "c") for a in (patches, filters))
+        slices = ("k",) if self.blocking.sliced else ()
+        patches = patches.order(*slices, "ty", "tx", "c", "h", "w")
+        patches = patches.repeated("c", "mi", extents["mi"]).repeated("ty", "mo", extents["mo"])
+        filters = filters.order(*slices, "mo", "mi", "c", "tap", "m")
+        filters = filters.repeated("mi", "x", extents["x"]).repeated("x", "y", extents["y"])
+        ids = tuple(f"item_{label}" for label in self.threads)
+        zipped = build.zip_nd(len(self.threads), acc, patches.node, filters.node)
+        return build.nest(ids, self.work_item, zipped)
+
+    def work_item(self, item: Node) -> Node:
+        """[r][p][m][v] plus the products of [c][h][w] and [c][tap][m]."""
+        build = self.build
+        channels = Zip((get(item, 1), get(item, 2)))
+        return Join(
+            build.reduce(
+                lambda acc, both: self.channel(acc, get(both, 0), get(both, 1)),
+                get(item, 0),
+                channels,
+            )
+        )
+
+    def channel(self, acc: Node, patch: Node, weights: Node) -> Node:
+        """Add the products of one channel's [h][w] and [tap][m]."""
+        build, blocking = self.build, self.blocking
+        vectors = build.split_at(V, weights, 1)
+
+        def multiplied(patch: Node, vectors: Node) -> Node:
+            cells = operands.taps(self.shape, Labelled(build, patch, ("h", "w")), self.wide)
+            if not blocking.weights_by_row:
+                return Join(build.reduce(self.tap, acc, Zip((cells.node, vectors))))
+            rows = Zip((cells.split("tap", KW, "kh", "kw").node, Split(KW, vectors)))
+            return Join(build.reduce(self.row_of_taps, acc, rows))
+
+        def with_weights(patch: Node) -> Node:
+            if blocking.weights_by_row or not blocking.weights_in_registers:
+                return multiplied(patch, vectors)
+            kept = to_private(build.nest(("tap", "tap_m", "tap_v"), identity, vectors))
+            return build.let(kept, lambda kept: multiplied(patch, kept))
+
+        if not blocking.image_in_registers:
+            return with_weights(patch)
+        row_vectors = build.split_at(PV, patch, 1)
+        kept = build.nest(("patch_y", "patch_x", "patch_v"), identity, row_vectors)
+        return build.let(to_private(build.join_at(kept, 1)), with_weights)
+
+    def row_of_taps(self, acc: Node, row: Node) -> Node:
+        """Add the products of one row of the kernel, with its weights in registers."""
+        build = self.build
+        kept = to_private(build.nest(("tap", "tap_m", "tap_v"), identity, get(row, 1)))
+        return build.let(
+            kept,
+            lambda weights: Join(build.reduce(self.tap, acc, Zip((get(row, 0), weights)))),
+        )
+
+    def tap(self, acc: Node, step: Node) -> Node:
+        """acc[r][p][m][v] + cells[r][p] * weights[m][v], for one tap."""
+        build, weights = self.build, get(step, 1)
+
+        def cell(pair: Node) -> Node:
+            return build.map(
+                "m",
+                lambda both: build.map(
+                    "v",
+                    lambda z: call("fma", get(z, 1), get(pair, 1), get(z, 0)),
+                    Zip((get(both, 0), get(both, 1))),
+                ),
+                Zip((get(pair, 0), weights)),
+            )
+
+        return build.nest(("r", "p"), cell, build.zip_nd(2, acc, get(step, 0)))
+
+    # -- sums of slices and of splits ------------------------------------------------------
+
+    def added_slices(self, sums: Labelled, bias: Node | None) -> Node:
+        """Slices written to local memory, where the work-group adds them up.
+
+        Neighbouring work-items write and read neighbouring vectors there.
+        """
+        build, extents = self.build, self.extents()
+        ids = tuple(f"slice_{label}" for label in sums.labels)
+        written = replace(sums, node=build.nest(ids, identity, sums.node))
+        outputs = ("r", "p", "m", "mo", "y", "x", "mi", "v")
+        local_sums = to_local(written.order("k", *outputs).node)
+
+        def added(parts: Node) -> Node:
+            places = Labelled(build, parts, ("k", *outputs)).order(*outputs, "k")
+            offsets = None
+            if bias is not None:
+                offsets = self.offsets(bias)
+                for label in ("r", "p", "y", "x"):
+                    offsets = offsets.repeated(offsets.labels[0], label, extents[label])
+                offsets = offsets.order(*outputs)
+            made = self.summed(tuple(f"out_{label}" for label in outputs), places.node, offsets)
+            return self.placed(Labelled(build, made, outputs)).node
+
+        return build.let(local_sums, added)
+
+    def offsets(self, bias: Node) -> Labelled:
+        """The bias of a block of filters as [mo][mi][m][v]."""
+        offsets = Labelled(self.build, bias, ("f",)).split("f", TM, "b", "m")
+        return offsets.split("b", MI, "mo", "mi").split("m", V, "m", "v")
+
+    def sums(self) -> Node:
+        """The second kernel: partial sums [s][n][gm][h][w] added up."""
+        build, shape = self.build, self.shape
+        labels = ("n", "gm", "h", "w")
+        parts = Labelled(build, Ref("partial_sums"), ("s", *labels)).order(*labels, "s")
+        offsets = None
+        if self.epilogue.has_bias:
+            offsets = Labelled(build, Ref(operands.BIAS), ("gm",))
+            offsets = offsets.repeated(None, "w", shape.output_width)
+            offsets = offsets.repeated("w", "h", shape.output_height)
+            offsets = offsets.repeated("gm", "n", shape.batch)
+        made = self.summed(tuple(f"sum_{label}" for label in labels), parts.node, offsets)
+        result = Labelled(build, made, labels).split("gm", M, "g", "m")
+        return operands.at_edge(shape, result)
+
+    def summed(self, ids: tuple[str, ...], parts: Node, offsets: Labelled | None) -> Node:
+        """[...][k] -> [...]: the last dimension added up, and what is to be done with a total."""
+        build = self.build
+        finish = self.epilogue.result if ids[0].startswith("sum") else self.result
+
+        def total(terms: Node, offset: Node | None) -> Node:
+            found = build.reduce(lambda acc, x: call("add", acc, x), Literal(0.0), terms)
+            return build.map(f"{ids[-1]}_total", lambda x: finish(x, offset), found)
+
+        if offsets is None:
+            made = build.nest(ids, lambda terms: total(terms, None), parts)
+        else:
+            zipped = build.zip_nd(len(ids), parts, offsets.node)
+            made = build.nest(ids, lambda both: total(get(both, 0), get(both, 1)), zipped)
+        return build.join_at(made, len(ids) - 1)

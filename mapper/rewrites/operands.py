@@ -1,0 +1,139 @@
+"""Image, weights, bias and result: the layouts at the edges, and the one used in between.
+
+Inside a program the image is [group][image][channel][row][column], the weights [group]
+[filter][channel][tap], the result [image][group][filter][row][column], whatever the edges are.
+"""
+
+from __future__ import annotations
+
+from mapper.ast_model.builders import Builder, fill
+from mapper.ast_model.index_expr import ExprLike, as_expr, const
+from mapper.ast_model.nodes import Input, Join, Node, Pad, Ref, Slide, Split
+from mapper.ast_model.types import FLOAT, array
+from mapper.programs.common import IMAGE, WEIGHTS
+from mapper.rewrites.labelled import Labelled
+from mapper.rewrites.shape import KH, KW, C, H, M, Shape, W
+
+BIAS = "bias"
+
+
+def inputs_of(shape: Shape) -> tuple[Input, ...]:
+    """The buffers that a caller provides (docs/layers.md)."""
+    layer, n, g = shape.layer, shape.batch, shape.groups
+    # Rows that are joined for the computation are rows to the caller.
+    rows: tuple[ExprLike, ...] = (layer.height, layer.width) if shape.flat else (H, W)
+    if layer.layout == "NCHW":
+        image = array(FLOAT, n, g * C, *rows)
+        weights = array(FLOAT, g * M, C, KH, KW)
+    else:
+        image = array(FLOAT, *((n,) if layer.batch > 1 else ()), *rows, g * C)
+        weights = array(FLOAT, g * M, KH, KW, C)
+    found = (Input(IMAGE, image), Input(WEIGHTS, weights))
+    return (*found, Input(BIAS, array(FLOAT, g * M))) if layer.bias else found
+
+
+def image(build: Builder, shape: Shape) -> Labelled:
+    """The image as [g][n][c][h][w], without the layer's padding."""
+    layer = shape.layer
+    if layer.layout == "NCHW":
+        found = Labelled(build, Ref(IMAGE), ("n", "gc", "h", "w"))
+    elif layer.batch > 1:
+        found = Labelled(build, Ref(IMAGE), ("n", "h", "w", "gc"))
+    else:
+        node = build.layout_map(lambda _: Ref(IMAGE), fill(0.0, 1))
+        found = Labelled(build, node, ("n", "h", "w", "gc"))
+    found = found.split("gc", C, "g", "c").order("g", "n", "c", "h", "w")
+    if shape.flat:
+        found = found.at("h", lambda plane: Split(W, Join(plane)), ("h", "w"))
+    return found
+
+
+def bordered(shape: Shape, array: Labelled, rows: ExprLike, columns: ExprLike) -> Labelled:
+    """[...][h][w] with the layer's padding and more rows below and columns to the right.
+
+    Exactly what the windows touch: what a stride leaves over at the far ends is cut off.
+    """
+    layer = shape.layer
+    used_height = (shape.output_height - 1) * layer.stride_y + layer.window_height
+    used_width = (shape.output_width - 1) * layer.stride_x + layer.window_width
+    sizes = dict(shape.sizes)
+    below = as_expr(rows) + (used_height - sizes["H"] - layer.pad_top)
+    right = as_expr(columns) + (used_width - sizes["W"] - layer.pad_left)
+    if all(p == 0 for p in (layer.pad_top, layer.pad_left, below, right)):
+        return array
+    return array.at(
+        "h",
+        lambda plane: array.build.pad_2d((layer.pad_top, below), (layer.pad_left, right), plane),
+        ("h", "w"),
+    )
+
+
+def weights(build: Builder, shape: Shape, tile: ExprLike) -> Labelled:
+    """The weights as [g][block][c][tap][filter], filters in blocks of ``tile``."""
+    if shape.layer.layout == "NCHW":
+        found = Labelled(build, Ref(WEIGHTS), ("gm", "c", "kh", "kw"))
+    else:
+        found = Labelled(build, Ref(WEIGHTS), ("gm", "kh", "kw", "c"))
+    found = found.merge("kh", "kw", "tap").split("gm", M, "g", "m").split("m", tile, "block", "f")
+    return found.order("g", "block", "c", "tap", "f")
+
+
+def bias(build: Builder, tile: ExprLike) -> Labelled:
+    """The bias as [g][block][filter], filters in blocks of ``tile``."""
+    found = Labelled(build, Ref(BIAS), ("gm",))
+    return found.split("gm", M, "g", "m").split("m", tile, "block", "f")
+
+
+def at_edge(shape: Shape, result: Labelled) -> Node:
+    """The layer's output layout of a result [n][g][m][h][w]."""
+    layer = shape.layer
+    result = result.order("n", "g", "m", "h", "w").merge("g", "m", "gm")
+    if shape.flat:
+        columns = as_expr(layer.output_width)
+        result = result.at("h", lambda plane: Split(columns, Join(plane)), ("h", "w"))
+    if layer.layout == "NCHW":
+        return result.node
+    result = result.order("n", "h", "w", "gm")
+    return result.node if layer.batch > 1 else result.without("n").node
+
+
+def windows(
+    shape: Shape, array: Labelled, sizes: tuple[ExprLike, ExprLike], more: ExprLike = 0
+) -> Labelled:
+    """[...][h][w] as [...][ty][tx][h][w]: what blocks of ``sizes`` outputs need.
+
+    ``more`` columns beyond these are there too, so that rows can be read in whole vectors.
+    """
+    layer = shape.layer
+    rows, columns = (as_expr(size) for size in sizes)
+    height = (rows - 1) * layer.stride_y + shape.window_height
+    width = (columns - 1) * layer.stride_x + shape.window_width + more
+    steps = (rows * layer.stride_y, columns * layer.stride_x)
+    return array.at(
+        "h",
+        lambda plane: array.build.slide_2d((height, width), steps, plane, strict=True),
+        ("ty", "tx", "h", "w"),
+    )
+
+
+def taps(shape: Shape, patch: Labelled, more: ExprLike) -> Labelled:
+    """A work-item's [h][w] as [tap][r][p]: for each tap what its rows and columns multiply.
+
+    The patch has ``more`` columns than are used.
+    """
+    layer, build = shape.layer, patch.build
+
+    def every(step: int, line: Node) -> Node:
+        return line if step == 1 else Join(Slide(as_expr(1), as_expr(step), line, False))
+
+    patch = patch.at("w", lambda row: Pad(const(0), -as_expr(more), 0.0, row), ("w",))
+    found = patch.at(
+        "h",
+        lambda plane: build.slide_2d(
+            (shape.window_height, shape.window_width), (layer.stride_y, layer.stride_x), plane
+        ),
+        ("r", "p", "kh", "kw"),
+    )
+    found = found.at("kh", lambda lines: every(layer.dilation_y, lines), ("kh", "kw"))
+    found = found.at("kw", lambda line: every(layer.dilation_x, line), ("kw",))
+    return found.order("kh", "kw", "r", "p").merge("kh", "kw", "tap")

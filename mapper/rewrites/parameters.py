@@ -1,0 +1,93 @@
+"""Tuning parameters of blocked convolutions, with their domains for a layer."""
+
+from __future__ import annotations
+
+from mapper.ast_model.index_expr import symbol
+from mapper.ast_model.nodes import Parameter, Relation, Requirement
+from mapper.programs.common import divisors
+from mapper.rewrites.blocking import Blocking
+from mapper.rewrites.shape import Shape
+
+# A work-group's tile: filters, rows and columns of the output; channels of a chunk.
+BM, TH, TW, BC = symbol("bm"), symbol("th"), symbol("tw"), symbol("bc")
+# A work-item's tile: rows, columns and filters; filters that neighbouring work-items share out.
+TR, TP, TM, MI = symbol("tr"), symbol("tp"), symbol("tm"), symbol("mi")
+# Vector widths of filters and of image rows; columns read beyond the needed ones.
+V, PV, WIDE = symbol("v"), symbol("pv"), symbol("wide")
+# Slices of a chunk within a group, splits of the channels over groups.
+KS, SP = symbol("ks"), symbol("sp")
+# Whether the copies of the next chunk start early.
+PF = symbol("pf")
+# Outputs that fill the last tiles up.
+RHO_Y, RHO_X = symbol("rho_y"), symbol("rho_x")
+
+MAX_BLOCK = 256
+MAX_CHUNK = 64
+MAX_PER_ITEM = 16
+MAX_ROWS = 32
+MAX_COLUMNS = 128
+MAX_SLICES = 8
+MAX_SPLITS = 32
+VECTORS = (1, 2, 4, 8, 16)
+
+
+def tile_sizes(length: int, most: int) -> tuple[int, ...]:
+    """Tile sizes worth trying along this many outputs.
+
+    Powers of two, what divides the length, and their doubles and quadruples up to where a tile
+    would be filled up by more than it holds.
+    """
+    found = {1 << k for k in range(9)} | set(divisors(length))
+    found |= {k * factor for k in divisors(length) for factor in (2, 4)}
+    return tuple(sorted(k for k in found if k <= most and k < 2 * length))
+
+
+def parameters_of(blocking: Blocking) -> tuple[Parameter, ...]:
+    """The parameters of a blocking's program."""
+    shape = Shape(blocking.layer, blocking.flat)
+    sizes = dict(shape.sizes)
+    filters, channels = divisors(sizes["M"]), divisors(sizes["C"])
+    rows = tile_sizes(shape.output_height, MAX_ROWS)
+    columns = tile_sizes(shape.output_width, MAX_COLUMNS)
+
+    def upto(values: tuple[int, ...], most: int) -> tuple[int, ...]:
+        return tuple(v for v in values if v <= most)
+
+    found = [
+        Parameter("bm", upto(filters, MAX_BLOCK)),
+        Parameter("th", rows),
+        Parameter("tw", columns),
+        Parameter("bc", upto(channels, MAX_CHUNK)),
+        Parameter("tr", upto(rows, MAX_PER_ITEM)),
+        Parameter("tp", upto(columns, MAX_PER_ITEM)),
+        Parameter("tm", upto(filters, 4 * MAX_PER_ITEM)),
+        Parameter("mi", upto(filters, MAX_PER_ITEM)),
+        Parameter("v", tuple(v for v in VECTORS if v in filters)),
+        Parameter("rho_y", tuple(range(max(rows)))),
+        Parameter("rho_x", tuple(range(max(columns)))),
+    ]
+    if blocking.image_in_registers:
+        found += [Parameter("pv", (1, 2, 4)), Parameter("wide", (0, 1, 2, 3))]
+    if blocking.prefetches:
+        found.append(Parameter("pf", (0, 1)))
+    if blocking.sliced:
+        found.append(Parameter("ks", tuple(v for v in upto(channels, MAX_SLICES) if v > 1)))
+    if blocking.split:
+        found.append(Parameter("sp", tuple(v for v in upto(channels, MAX_SPLITS) if v > 1)))
+    return tuple(found)
+
+
+def requirements_of(blocking: Blocking) -> tuple[Requirement, ...]:
+    """What the parameters must satisfy beyond what the types demand."""
+    shape = Shape(blocking.layer, blocking.flat)
+    found = [
+        # Whole tiles, and none that holds nothing but filling.
+        Requirement(TH, Relation.DIVIDES, RHO_Y + shape.output_height),
+        Requirement(TW, Relation.DIVIDES, RHO_X + shape.output_width),
+        Requirement(RHO_Y, Relation.LT, TH),
+        Requirement(RHO_X, Relation.LT, TW),
+    ]
+    if blocking.image_in_registers:
+        # Fewer columns more than a vector has.
+        found.append(Requirement(WIDE, Relation.LT, PV))
+    return tuple(found)

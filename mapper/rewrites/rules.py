@@ -1,0 +1,208 @@
+"""Rewrites of a blocked convolution, each with the conditions under which it applies.
+
+All keep the meaning: the program of the result computes what the program before computed
+(tests/property/test_rewrites.py holds each, and chains of them, against the interpreter).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from mapper.errors import InputError, Problem
+from mapper.layer_spec import LayerSpec
+from mapper.rewrites.blocking import Blocking
+
+
+class Rewrite(Protocol):
+    """One step from a mid-level form to another."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in errors and documents."""
+        ...
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        """What stands against it, or None."""
+        ...
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        """The form behind it; only where :meth:`why_not` is None."""
+        ...
+
+
+def rewritten(layer: LayerSpec, *rewrites: Rewrite) -> Blocking:
+    """A layer after these rewrites in order; InputError names the first that does not apply."""
+    blocking = Blocking(layer)
+    for rewrite in rewrites:
+        problem = rewrite.why_not(blocking)
+        if problem is not None:
+            raise InputError(problem)
+        blocking = rewrite.apply(blocking)
+    return blocking
+
+
+def _once(name: str, done: bool) -> Problem | None:
+    return Problem(f"rewrite.{name}", "is done already", "twice", "once") if done else None
+
+
+@dataclass(frozen=True, slots=True)
+class FlattenPixels:
+    """Rows joined into one, so that tiles do not end with a row.
+
+    Applies to 1x1 kernels that neither skip nor pad: then no window spans two rows.
+    """
+
+    name: str = "flatten-pixels"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        layer = blocking.layer
+        wanted = {
+            "kernel_height": 1,
+            "kernel_width": 1,
+            "stride_y": 1,
+            "stride_x": 1,
+            "pad_top": 0,
+            "pad_left": 0,
+            "pad_bottom": 0,
+            "pad_right": 0,
+        }
+        for field, value in wanted.items():
+            if getattr(layer, field) != value:
+                return Problem(
+                    f"layer.{field}",
+                    f"{self.name} joins rows of 1x1 convolutions that neither skip nor pad",
+                    str(getattr(layer, field)),
+                    str(value),
+                )
+        return _once(self.name, blocking.flat)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, flat=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PackWeights:
+    """Weights laid out in tiles by a kernel that runs once for a network.
+
+    Tiles of ``bm`` filters are contiguous then, which vector loads need. It always applies.
+    """
+
+    name: str = "pack-weights"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.packed)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, packed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PadImage:
+    """The image copied with its border, so that the main kernel needs no guards for reading.
+
+    It always applies; the copy takes the time and the memory of one more image.
+    """
+
+    name: str = "pad-image"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.padded)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, padded=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageToLocal:
+    """A chunk of the image, with the halo of a tile, copied to local memory by the group."""
+
+    name: str = "image-to-local"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.image_in_local)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, image_in_local=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsToLocal:
+    """A chunk of the weights copied to local memory by the group."""
+
+    name: str = "weights-to-local"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.weights_in_local)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, weights_in_local=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageToRegisters:
+    """The patch that a work-item needs of one channel kept in registers, read as vectors."""
+
+    name: str = "image-to-registers"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.image_in_registers)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, image_in_registers=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsToRegisters:
+    """A work-item's weights of one channel kept in registers, all or ``by_row`` of the kernel."""
+
+    by_row: bool = False
+    name: str = "weights-to-registers"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.weights_in_registers)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, weights_in_registers=True, weights_by_row=self.by_row)
+
+
+def _several_channels(name: str, blocking: Blocking) -> Problem | None:
+    channels = blocking.layer.channels // blocking.layer.groups
+    if channels == 1:
+        return Problem(
+            "layer.channels", f"{name} shares channels out, and a group has one", "1", "2 or more"
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SliceChannels:
+    """Channels of a chunk shared out among work-items, whose sums are added in local memory.
+
+    Applies where a filter sums over several channels.
+    """
+
+    name: str = "slice-channels"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.sliced) or _several_channels(self.name, blocking)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, sliced=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitChannels:
+    """Channels shared out among work-groups, whose sums a second kernel adds.
+
+    Applies where a filter sums over several channels; the partial sums take ``sp`` times the
+    result in global memory.
+    """
+
+    name: str = "split-channels"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.split) or _several_channels(self.name, blocking)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, split=True)

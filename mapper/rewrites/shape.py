@@ -1,0 +1,68 @@
+"""A layer's sizes as the lowering uses them: names of program sizes, extents of windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mapper.ast_model.index_expr import Expr, const, symbol
+from mapper.layer_spec import LayerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of one layer; channels and filters are those of one group."""
+
+    layer: LayerSpec
+    flat: bool
+
+    @property
+    def sizes(self) -> tuple[tuple[str, int], ...]:
+        """The named sizes of the program."""
+        layer = self.layer
+        named = (
+            ("N", layer.batch),
+            ("G", layer.groups),
+            ("C", layer.channels // layer.groups),
+            ("H", 1 if self.flat else layer.height),
+            ("W", layer.height * layer.width if self.flat else layer.width),
+            ("M", layer.filters // layer.groups),
+            ("kh", layer.kernel_height),
+            ("kw", layer.kernel_width),
+        )
+        return tuple(pair for pair in named if pair[0] not in ("N", "G") or pair[1] > 1)
+
+    @property
+    def output_height(self) -> int:
+        """Rows of the result as it is computed."""
+        return 1 if self.flat else self.layer.output_height
+
+    @property
+    def output_width(self) -> int:
+        """Columns of the result as it is computed."""
+        layer = self.layer
+        return layer.output_height * layer.output_width if self.flat else layer.output_width
+
+    @property
+    def window_height(self) -> Expr:
+        """Rows from the first to the last that a window touches."""
+        return (KH - 1) * self.layer.dilation_y + 1
+
+    @property
+    def window_width(self) -> Expr:
+        """Columns from the first to the last that a window touches."""
+        return (KW - 1) * self.layer.dilation_x + 1
+
+    @property
+    def batch(self) -> Expr:
+        """Images."""
+        return N if self.layer.batch > 1 else const(1)
+
+    @property
+    def groups(self) -> Expr:
+        """Groups of channels and filters."""
+        return G if self.layer.groups > 1 else const(1)
+
+
+N, G, C, H, W = symbol("N"), symbol("G"), symbol("C"), symbol("H"), symbol("W")
+M, KH, KW = symbol("M"), symbol("kh"), symbol("kw")
+TAPS = KH * KW
