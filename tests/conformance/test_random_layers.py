@@ -1,0 +1,68 @@
+"""Layers of every kind: programs and kernels give what the reference gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from mapper.ast_model.interpreter import interpret
+from mapper.layer_spec import Activation, LayerSpec, Layout
+from mapper.programs.high_level import high_level_convolution
+from nestmap.tuning.reference import convolve
+from tests.conformance.judging import VARIANTS, Case, judge_variant
+from tests.conformance.random_layers import inputs_of, layers
+from worker.measuring import MeasuringChild
+
+
+def case_of(layer: LayerSpec) -> Case:
+    inputs = inputs_of(layer)
+    return Case(str(layer), layer, inputs, convolve(layer, **inputs))
+
+
+@settings(max_examples=200)
+@given(layer=layers())
+def test_the_high_level_program_means_the_reference(layer: LayerSpec):
+    inputs = inputs_of(layer)
+    result = interpret(high_level_convolution(layer), {}, inputs)
+    expected = convolve(layer, **inputs)
+    assert result.shape == layer.output_shape
+    np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_kernels_of_random_layers_are_right(variant: str, device: MeasuringChild):
+    @settings(max_examples=12, phases=[Phase.generate])
+    @given(layer=layers(), seed=st.integers(0, 2**31 - 1))
+    def check(layer: LayerSpec, seed: int):
+        judge_variant(case_of(layer), variant, device, seed)
+
+    check()
+
+
+BASE = LayerSpec(4, 6, 7, 8, 3, 2, pad_top=1, pad_left=2, pad_bottom=0, pad_right=1, name="base")
+ONE_OF_EACH = [
+    replace(BASE, name="batch", batch=3),
+    replace(BASE, name="grouped", groups=2),
+    replace(BASE, name="depthwise", filters=4, groups=4),
+    replace(BASE, name="depthwise with multiplier", groups=4),
+    replace(BASE, name="dilated", dilation_y=2, dilation_x=3),
+    replace(BASE, name="strides", stride_y=2, stride_x=3),
+    replace(BASE, name="padding beyond the kernel", pad_top=4, pad_left=3),
+    replace(BASE, name="pointwise", kernel_height=1, kernel_width=1),
+    LayerSpec.one_dimensional(3, 9, 4, 3, stride=2, dilation=2, pad_left=1, name="1-D"),
+    *(replace(BASE, name=a.value, activation=a, bias=True) for a in Activation),
+    replace(BASE, name="all", batch=2, groups=2, dilation_x=2, stride_y=2, bias=True),
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layer", ONE_OF_EACH, ids=lambda layer: layer.name)
+def test_kernels_of_one_of_each_kind_are_right(
+    layer: LayerSpec, layout: Layout, variant: str, device: MeasuringChild
+):
+    judge_variant(case_of(replace(layer, layout=layout)), variant, device)
