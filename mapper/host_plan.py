@@ -38,7 +38,8 @@ class Launch:
 
     Sizes are work-items a dimension, always three of each; ``global_size`` is a
     multiple of ``local_size``. ``local_bytes`` and ``private_bytes`` are what the
-    generator planned (a work-group's local memory, a work-item's private arrays).
+    generator planned (a work-group's local memory, a work-item's private arrays). A
+    ``prepared`` launch reads constants only (weights): it runs once, not for every image.
     """
 
     kernel: str
@@ -47,6 +48,7 @@ class Launch:
     arguments: tuple[str, ...]
     local_bytes: int = 0
     private_bytes: int = 0
+    prepared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class HostPlan:
                     "arguments": list(launch.arguments),
                     "local_bytes": launch.local_bytes,
                     "private_bytes": launch.private_bytes,
+                    "prepared": launch.prepared,
                 }
                 for launch in self.launches
             ],
@@ -121,6 +124,7 @@ class HostPlan:
                     tuple(launch["arguments"]),
                     launch["local_bytes"],
                     launch["private_bytes"],
+                    launch.get("prepared", False),
                 )
                 for launch in value["launches"]
             ),

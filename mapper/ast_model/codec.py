@@ -114,7 +114,7 @@ def program_from_json(value: object) -> Program:
         value,
         "",
         ("schema", "name", "inputs", "kernels"),
-        ("sizes", "parameters", "requirements", "functions"),
+        ("sizes", "parameters", "requirements", "functions", "constants"),
     )
     if top is None:
         reader.finish()
@@ -159,6 +159,11 @@ def program_from_json(value: object) -> Program:
     functions = reader.items(top.get("functions", []), "/functions", function)
     inputs = reader.items(top.get("inputs", []), "/inputs", an_input)
     kernels = reader.items(top.get("kernels", []), "/kernels", kernel)
+    constants = reader.items(top.get("constants", []), "/constants", reader.text)
+    for position, constant in enumerate(constants):
+        if constant not in [i.name for i in inputs]:
+            found = ", ".join(i.name for i in inputs)
+            reader.fail(pointer("/constants", position), "not an input", repr(constant)[:80], found)
     reader.finish()
     nodes = bodies.build()
     program = Program(
@@ -169,6 +174,7 @@ def program_from_json(value: object) -> Program:
         functions,
         inputs,
         tuple(Kernel(kernel_name, nodes[position]) for kernel_name, position in kernels),
+        constants,
     )
     check_node_bounds((f"kernels/{k.name}/body", k.body) for k in program.kernels)
     return program
@@ -189,6 +195,7 @@ def program_to_json(program: Program) -> dict[str, Any]:
         ],
         "inputs": [{"name": i.name, "type": type_text(i.type)} for i in program.inputs],
         "kernels": [{"name": k.name, "body": _node_to_json(k.body)} for k in program.kernels],
+        **({"constants": list(program.constants)} if program.constants else {}),
     }
 
 

@@ -331,7 +331,8 @@ class Program:
     """Kernels run in order; the last one's value is the result.
 
     ``sizes`` are named constants of the layer, which stay symbolic in types and trip
-    counts until a program is specialised.
+    counts until a program is specialised. ``constants`` are inputs that stay the same from
+    run to run, such as weights: kernels that read nothing else run once.
     """
 
     name: str
@@ -341,6 +342,7 @@ class Program:
     functions: tuple[UserFunction, ...]
     inputs: tuple[Input, ...]
     kernels: tuple[Kernel, ...]
+    constants: tuple[str, ...] = ()
 
     def function(self, name: str) -> UserFunction | None:
         """The user function of this name, the program's own before the built-in ones."""

@@ -54,6 +54,7 @@ def to_text(program: Program) -> str:
         parameters = ", ".join(function.parameters)
         lines.append((1, f"fun {function.name}({parameters}) = {function_text(function.body)}"))
     lines += [(1, f"input {i.name} : {type_text(i.type)}") for i in program.inputs]
+    lines += [(1, f"constant {name}") for name in program.constants]
     for kernel in program.kernels:
         lines += _indented(_after(f"kernel {kernel.name} = ", _node_lines(kernel.body)))
     body = "".join("  " * min(depth, MAX_INDENT) + text + "\n" for depth, text in lines)

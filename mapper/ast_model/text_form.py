@@ -236,6 +236,7 @@ class _Build(Transformer[Token, Any]):
             tuple(groups.get("fun", ())),
             tuple(groups.get("input", ())),
             tuple(groups.get("kernel", ())),
+            tuple(groups.get("constant", ())),
         )
 
     def size(self, c: list[Any]) -> tuple[str, Any]:
@@ -259,6 +260,9 @@ class _Build(Transformer[Token, Any]):
 
     def input(self, c: list[Any]) -> tuple[str, Any]:
         return "input", Input(str(c[0]), c[1])
+
+    def constant(self, c: list[Any]) -> tuple[str, Any]:
+        return "constant", str(c[0])
 
     def kernel(self, c: list[Any]) -> tuple[str, Any]:
         return "kernel", Kernel(str(c[0]), c[1])

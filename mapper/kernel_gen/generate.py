@@ -51,6 +51,7 @@ def generate_from(
     """
     sources: list[str] = []
     launches: list[Launch] = []
+    constants = set(program.constants)
     intermediates: list[tuple[Buffer, int]] = []
     for position, kernel in enumerate(loops.kernels):
         _require_codes(kernel, choices)
@@ -67,8 +68,11 @@ def generate_from(
                 arguments,
                 sum(FLOAT_BYTES * element_count(b) for b in scheduled.local_buffers),
                 FLOAT_BYTES * private_elements(kernel.statements),
+                prepared=set(arguments) <= constants | {kernel.output.name},
             )
         )
+        if launches[-1].prepared:
+            constants.add(kernel.output.name)
     return HostPlan("\n".join(sources), _buffers(loops, launches, intermediates), tuple(launches))
 
 

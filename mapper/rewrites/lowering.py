@@ -24,6 +24,7 @@ from mapper.ast_model.builders import (
 )
 from mapper.ast_model.index_expr import Expr, const, exact_div
 from mapper.ast_model.nodes import Join, Kernel, Literal, Node, Program, Ref, Split, Zip
+from mapper.programs.common import WEIGHTS
 from mapper.rewrites import operands
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.epilogue import Epilogue
@@ -89,6 +90,7 @@ class _Lowering:
             functions=self.epilogue.functions(),
             inputs=operands.inputs_of(self.shape),
             kernels=tuple(kernels),
+            constants=(WEIGHTS,),
         )
 
     # -- what runs before ------------------------------------------------------------------

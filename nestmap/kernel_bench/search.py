@@ -14,9 +14,12 @@ from mapper.device_profile import DeviceProfile
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Timed
 from mapper.pipeline import Subject, assignment_to_json, derive_space, subject_of_layer
+from mapper.rewrites.catalogue import CHAINS
+from mapper.rewrites.families import Family
 from mapper.solver.restrictions import narrowed
 from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, records_of
+from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 from nestmap.kernel_bench.candidate_child import Repetition
 from nestmap.kernel_bench.journal import Journal
 from nestmap.kernel_bench.pool import Pool
@@ -121,6 +124,7 @@ class Quest:
     variant: str
     subject: Subject
     space: Space
+    profile: DeviceProfile
 
     @property
     def key(self) -> str:
@@ -134,7 +138,7 @@ def quest(layer: LayerSpec, variant: str, profile: DeviceProfile, wish: Wish = W
     space = derive_space(subject, Mode.STRICT, profile, RuleOptions())
     if wish.pins or wish.forbids:
         space = narrowed(space, read_restrictions(space, wish.pins, wish.forbids))
-    return Quest(layer, variant, subject, space)
+    return Quest(layer, variant, subject, space, profile)
 
 
 def search(
@@ -161,6 +165,18 @@ def search(
     stored = [r.choices for r in records_of(known, wanted.layer) if r.variant == wanted.variant]
     firsts = readable(wanted.space, stored)
     executor = None
+    if proposals is None and wanted.variant in CHAINS:
+        alone = pool.device().facts.get("device.kind") == "cpu"
+        proposals = BlockedProposals(
+            wanted.layer,
+            wanted.variant,
+            wanted.subject,
+            wanted.space,
+            wanted.profile,
+            Family.SINGLE if alone else Family.GROUPS,
+            seed,
+            firsts,
+        )
     if proposals is None:
         # On a machine of two cores a process more would only be in the way of the timed ones.
         if pool.size > 2:

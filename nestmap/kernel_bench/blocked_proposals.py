@@ -1,0 +1,225 @@
+"""Candidates of blocked variants: codes of a family, tuning parameters drawn and changed.
+
+The space of a blocked convolution is wide in its parameters (tiles, chunks, vectors) and the
+codes that suit a device are known. So parameters are drawn at random, codes and local sizes
+follow from them, and every candidate is held against all constraints of the space before it
+is proposed: what the solver would refuse is never built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from random import Random
+
+from mapper.ast_model.nest import NestMap
+from mapper.ast_model.nodes import MapId
+from mapper.constraint_rules.predicate import (
+    CodeVariable,
+    LocalSizeVariable,
+    ParameterVariable,
+    Variable,
+)
+from mapper.device_profile import DeviceProfile
+from mapper.layer_spec import LayerSpec
+from mapper.pipeline import Subject, assignment_to_json
+from mapper.rewrites.blocking import Blocking
+from mapper.rewrites.catalogue import blocking_of
+from mapper.rewrites.families import Family, codes_of
+from mapper.rewrites.shape import Shape
+from mapper.solver.space import Space, check
+from nestmap.kernel_bench.trial import Trial, choices_key
+
+Assignment = Mapping[Variable, int]
+
+#: Candidates drawn at random before the best are changed, and the share drawn after.
+EXPLORED = 96
+STILL_EXPLORED = 0.1
+#: The best so many are changed.
+ELITE = 12
+_DRAWS = 4_000
+_PER_ITEM = (1, 2, 3, 4, 6, 7, 8, 14, 16)
+#: Accumulators of a work-item that have a chance: fewer reuse nothing, more do not fit.
+_ACCUMULATORS = {Family.GROUPS: (4, 128), Family.SINGLE: (1, 512)}
+_GROUP_SIZES = (32, 512)
+
+
+class BlockedProposals:
+    """Random tiles with the codes of a family; then the best with a few parameters changed.
+
+    ``known`` are candidates that are tried first (records).
+    """
+
+    def __init__(
+        self,
+        layer: LayerSpec,
+        variant: str,
+        subject: Subject,
+        space: Space,
+        profile: DeviceProfile,
+        family: Family,
+        seed: int,
+        known: Iterable[Assignment] = (),
+    ) -> None:
+        self._layer = layer
+        self._blocking: Blocking = blocking_of(layer, variant)
+        self._shape = Shape(layer, self._blocking.flat)
+        self._maps = {nest.name: tuple(_map_ids(nest.roots)) for nest in subject.nests}
+        self._space = space
+        self._profile = profile
+        self._family = family
+        self._random = Random(seed)
+        self._known = list(known)
+        self._domains = {
+            variable.name: tuple(values)
+            for variable, values in space.variables
+            if isinstance(variable, ParameterVariable)
+        }
+        self._seen: set[str] = set()
+        self._found: list[tuple[float, dict[str, int]]] = []
+
+    def propose(self, count: int) -> list[Assignment]:
+        """Up to ``count`` candidates that were not proposed before."""
+        chosen = self._known[:count]
+        self._known = self._known[count:]
+        for assignment in chosen:
+            self._seen.add(choices_key(assignment_to_json(assignment)))
+        tries = 0
+        while len(chosen) < count and tries < 40 * count:
+            tries += 1
+            values = self._values()
+            if values is None:
+                continue
+            assignment = self._assignment(values)
+            key = choices_key(assignment_to_json(assignment))
+            if key in self._seen:
+                continue
+            self._seen.add(key)
+            if not check(self._space, assignment):
+                chosen.append(assignment)
+        return chosen
+
+    def tell(self, results: Sequence[tuple[Assignment, Trial]]) -> None:
+        """What became of candidates."""
+        for assignment, trial in results:
+            self._seen.add(choices_key(assignment_to_json(assignment)))
+            if trial.time_ms is not None:
+                values = {
+                    variable.name: value
+                    for variable, value in assignment.items()
+                    if isinstance(variable, ParameterVariable)
+                }
+                values["flat_copy"] = int(self._random.random() < 0.5)
+                self._found.append((trial.time_ms, values))
+        self._found.sort(key=lambda item: item[0])
+
+    # -- tuning parameters -------------------------------------------------------------------
+
+    def _values(self) -> dict[str, int] | None:
+        explore = len(self._seen) < EXPLORED or self._random.random() < STILL_EXPLORED
+        parent = None if explore or not self._found else self._parent()
+        for _ in range(_DRAWS):
+            values = self._drawn() if parent is None else self._changed(parent)
+            values = self._completed(values)
+            if values is not None:
+                return values
+        return None
+
+    def _parent(self) -> dict[str, int]:
+        best = self._found[:ELITE]
+        return best[min(self._random.randrange(len(best)), self._random.randrange(len(best)))][1]
+
+    def _pick(self, name: str, most: int | None = None) -> int:
+        values = [v for v in self._domains[name] if most is None or v <= most]
+        return self._random.choice(values or [min(self._domains[name])])
+
+    def _drawn(self) -> dict[str, int]:
+        values = {name: self._pick(name) for name in self._domains if not name.startswith("rho")}
+        for tile, item in (("th", "tr"), ("tw", "tp")):
+            self._tile(values, tile, item)
+        return values | {"flat_copy": self._random.randrange(2)}
+
+    def _tile(self, values: dict[str, int], tile: str, item: str) -> None:
+        per_item = [v for v in self._domains[item] if v in _PER_ITEM]
+        values[item] = self._random.choice(per_item or list(self._domains[item]))
+        tiles = [v for v in self._domains[tile] if v % values[item] == 0]
+        values[tile] = self._random.choice(tiles or [values[item]])
+
+    def _changed(self, parent: Mapping[str, int]) -> dict[str, int]:
+        values = dict(parent)
+        names = [*(n for n in self._domains if not n.startswith("rho")), "flat_copy"]
+        for name in self._random.sample(names, self._random.choice((1, 1, 2, 3))):
+            if name in ("tr", "tp"):
+                self._tile(values, "th" if name == "tr" else "tw", name)
+            elif name == "flat_copy":
+                values[name] ^= 1
+            elif name in ("pv", "wide"):
+                values["pv"], values["wide"] = self._pick("pv"), 0
+            else:
+                values[name] = self._pick(name)
+        return values
+
+    def _completed(self, values: dict[str, int]) -> dict[str, int] | None:
+        """The values with what follows from others; None for what is not worth a check."""
+        v = dict(values)
+        if self._family is Family.SINGLE:
+            # A work-item that works alone makes all of its group's tile.
+            v |= {"bm": v["tm"], "th": v["tr"], "tw": v["tp"], "mi": 1}
+        low, high = _ACCUMULATORS[self._family]
+        if not low <= v["tr"] * v["tp"] * v["tm"] <= high:
+            return None
+        if v["bm"] % v["tm"] or (v["bm"] // v["tm"]) % v["mi"] or v["th"] % v["tr"]:
+            return None
+        if v["tw"] % v["tp"]:
+            return None
+        channels = dict(self._shape.sizes)["C"]
+        if channels % v.get("sp", 1) or (channels // v.get("sp", 1)) % v["bc"]:
+            return None
+        if v["bc"] % v.get("ks", 1):
+            return None
+        if self._family is Family.GROUPS:
+            if not _GROUP_SIZES[0] <= _work_items(v) <= _GROUP_SIZES[1]:
+                return None
+            widest = min(4, max(self._profile.vector_widths))
+        else:
+            widest = max(self._profile.vector_widths)
+        # The widest vectors that the filters of a work-item fill.
+        v["v"] = max(w for w in self._domains["v"] if w <= widest and v["tm"] % w == 0)
+        v["rho_y"] = -self._shape.output_height % v["th"]
+        v["rho_x"] = -self._shape.output_width % v["tw"]
+        if "pv" in v:
+            width = (v["tp"] - 1) * self._layer.stride_x + self._layer.window_width
+            v["wide"] = -width % v["pv"]
+        if any(v[name] not in self._domains[name] for name in self._domains):
+            return None
+        return v
+
+    def _assignment(self, values: Mapping[str, int]) -> dict[Variable, int]:
+        flat_copy = bool(values.get("flat_copy", 0))
+        assignment: dict[Variable, int] = {
+            ParameterVariable(name): values[name] for name in self._domains
+        }
+        for kernel, maps in self._maps.items():
+            main = kernel in ("convolution", "partial_sums") and "item_mo" in maps
+            codes = codes_of(self._family, maps, values, flat_copy=flat_copy)
+            assignment.update({CodeVariable(m): int(code) for m, code in codes.items()})
+            if not main:
+                first = min(128, self._profile.max_work_group_size)
+            else:
+                first = _work_items(values) if self._family is Family.GROUPS else 1
+            for dimension in range(3):
+                size = first if dimension == 0 else 1
+                assignment[LocalSizeVariable(kernel, dimension)] = size
+        known = {variable for variable, _ in self._space.variables}
+        return {variable: value for variable, value in assignment.items() if variable in known}
+
+
+def _work_items(v: Mapping[str, int]) -> int:
+    rows, columns = v["th"] // v["tr"], v["tw"] // v["tp"]
+    return (v["bm"] // v["tm"]) * rows * columns * v.get("ks", 1)
+
+
+def _map_ids(maps: Iterable[NestMap]) -> Iterator[MapId]:
+    """In program order, owners before what they own."""
+    for item in maps:
+        yield item.id
+        yield from _map_ids(item.nested)
