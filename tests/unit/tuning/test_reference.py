@@ -13,7 +13,8 @@ from mapper.layer_spec import LayerSpec
 from mapper.pipeline import subject_of_layer, subject_of_nest, subject_of_program
 from mapper.variants import variant_program
 from nestmap.tuning import reference
-from nestmap.tuning.baselines import im2col
+from nestmap.tuning.baselines import filter_matrices, from_matrices, im2col
+from tests.conformance import random_layers as every_kind
 from tests.unit.tuning.fakes import TINY
 
 
@@ -66,6 +67,26 @@ def test_reference_and_im2col_equal_the_loops(layer: LayerSpec):
     matrix = weights.reshape(layer.filters, -1).T
     product = (im2col(layer, image) @ matrix).reshape(expected.shape)
     np.testing.assert_allclose(product, expected, atol=1e-4)
+
+
+@settings(max_examples=60)
+@given(layer=every_kind.layers())
+def test_im2col_equals_the_reference_for_layers_of_every_kind(layer: LayerSpec):
+    inputs = every_kind.inputs_of(layer)
+    columns = im2col(layer, inputs["image"])
+    pixels = layer.batch * layer.output_height * layer.output_width
+    assert columns.shape == (layer.groups, pixels, layer.accumulation_length)
+    product = columns @ filter_matrices(layer, inputs["weights"])
+    result = from_matrices(layer, product, inputs.get("bias"))
+    np.testing.assert_allclose(result, reference.convolve(layer, **inputs), atol=1e-4)
+
+
+def test_arrays_of_another_shape_are_refused_by_name():
+    image, weights = data_of(TINY)
+    with pytest.raises(InputError) as caught:
+        reference.convolve(TINY, image[1:], weights.T, np.zeros(3))
+    found = [problem.path for problem in caught.value.problems]
+    assert found == ["inputs/image", "inputs/weights", "inputs/bias", "inputs/bias"]
 
 
 def test_reference_equals_scipy():

@@ -1,0 +1,75 @@
+"""Which variants do which layers, and what is said where one does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.ast_model.interpreter import interpret
+from mapper.errors import InputError
+from mapper.layer_spec import LayerSpec
+from mapper.variants import VARIANTS, variant_program
+from nestmap.tuning.reference import convolve
+from tests.conformance.random_layers import inputs_of
+
+PLAIN = LayerSpec(4, 6, 8, 4)
+
+
+@pytest.mark.parametrize("variant", ["direct", "partial"])
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"batch": 2}, "batch: {0}; found 2; allowed: 1"),
+        ({"groups": 2}, "groups: {0}; found 2; allowed: 1"),
+        ({"dilation_x": 2}, "dilation_x: {0}; found 2; allowed: 1"),
+        ({"bias": True}, "bias: {0}; found True; allowed: False"),
+        ({"activation": "relu"}, "activation: {0}; found relu; allowed: none"),
+        ({"layout": "NCHW"}, "layout: {0}; found NCHW; allowed: NHWC"),
+    ],
+)
+def test_variants_of_the_papers_say_what_they_do_not_do(
+    variant: str, fields: dict[str, Any], field: str
+):
+    layer = replace(PLAIN, **fields)
+    assert VARIANTS[variant].applies(PLAIN) is None
+    assert VARIANTS[variant].applies(layer) is not None
+    with pytest.raises(InputError) as caught:
+        variant_program(layer, variant)
+    message = f"the variant {variant} does not do this"
+    assert str(caught.value).startswith(f"layer.{field.format(message)} (try: the variant")
+    assert "high-level" in str(caught.value)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_no_variant_stores_16_bit_floats(variant: str):
+    with pytest.raises(InputError, match="found float16; allowed: float32"):
+        variant_program(replace(PLAIN, dtype="float16"), variant)
+
+
+def test_partial_needs_equal_strides_and_direct_does_not():
+    layer = LayerSpec(2, 9, 8, 2, stride_y=2, stride_x=1)
+    with pytest.raises(InputError, match=r"layer.stride_x: .*; found 1; allowed: 2"):
+        variant_program(layer, "partial")
+    values = dict(
+        rho=0, kg=2, th=2, tw=3, sk=1, swy=1, swx=3, td=2, wth=1, wtw=3, icd=1, icy=1, icx=1, kc=1
+    )
+    inputs = inputs_of(layer)
+    result = interpret(variant_program(layer, "direct"), values, inputs)
+    np.testing.assert_allclose(result, convolve(layer, **inputs), rtol=1e-10, atol=1e-10)
+
+
+def test_padding_beyond_the_kernel_is_done_in_the_variants_of_the_papers():
+    layer = LayerSpec(2, 4, 4, 2, pad_top=4, pad_left=4, pad_bottom=3, pad_right=3)
+    inputs = inputs_of(layer)
+    values: dict[str, dict[str, int]] = {
+        "direct": dict(rho=0, kg=2, th=3, tw=3, sk=1, swy=1, swx=3, td=2, wth=1, wtw=3, icd=1,
+                       icy=1, icx=1, kc=1),
+        "partial": dict(theta=5, rho=0, kappa=2, sigma=3, omega=6, upsilon=2, unroll=0,
+                        coalesce=1),
+    }  # fmt: skip
+    for variant, chosen in values.items():
+        result = interpret(variant_program(layer, variant), chosen, inputs)
+        np.testing.assert_allclose(result, convolve(layer, **inputs), rtol=1e-10, atol=1e-10)
