@@ -6,6 +6,7 @@ not to do. A variant that refuses anything else fails.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 from mapper.ast_model.interpreter import interpret
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode
+from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
+from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Timed
 from mapper.pipeline import (
@@ -30,6 +33,7 @@ from mapper.solver.limits import SolveLimits, Watch
 from mapper.solver.sampling import sample
 from mapper.variants import VARIANTS as ALL_VARIANTS
 from nestmap.tuning.reference import convolve
+from worker import oclgrind
 from worker.measuring import MeasuringChild, Protocol, Tolerance
 
 VARIANTS: dict[str, frozenset[str]] = {
@@ -96,30 +100,59 @@ def judge_reference(case: Case) -> None:
     assert_near(convolve(case.layer, **case.inputs), case, "reference")
 
 
-def judge_variant(case: Case, variant: str, device: MeasuringChild, seed: int = SEED) -> None:
-    """The variant's program in the interpreter, and kernels of it on PoCL, give the same.
+def refuses(case: Case, variant: str) -> bool:
+    """True for a case that the variant is known not to do; it must say so."""
+    if case.name not in VARIANTS[variant]:
+        return False
+    assert ALL_VARIANTS[variant].applies(case.layer) is not None, f"{case.name} is done"
+    with pytest.raises(InputError, match="allowed:"):
+        subject_of_layer(case.layer, variant)
+    return True
 
-    A few mappings are drawn among all that strict mode admits.
+
+def drawn(
+    case: Case, variant: str, profile: DeviceProfile, count: int, seed: int
+) -> Iterator[tuple[str, HostPlan]]:
+    """A few mappings among all that strict mode admits, as texts and as kernels.
+
+    The interpreter is held against the case with the tuning parameters of each.
     """
-    if case.name in VARIANTS[variant]:
-        assert ALL_VARIANTS[variant].applies(case.layer) is not None, f"{case.name} is done"
-        with pytest.raises(InputError, match="allowed:"):
-            subject_of_layer(case.layer, variant)
-        return
     subject = subject_of_layer(case.layer, variant)
-    space = derive_space(subject, Mode.STRICT, device.profile(), DEFAULT_OPTIONS)
-    watch = Watch(SolveLimits(time_s=_SOLVE_S))
-    device.upload_workload("conformance", case.inputs, case.expected.astype(np.float64))
-    for assignment in sample(space, MAPPINGS, seed, watch=watch):
+    space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
+    for assignment in sample(space, count, seed, watch=Watch(SolveLimits(time_s=_SOLVE_S))):
+        what = f"{case.name}, {variant}, seed {seed}: {assignment_to_json(assignment)}"
         parameters = choices_of(assignment).parameters
         found = interpret(subject.require_program(), parameters, case.inputs)
-        assert_near(found, case, f"{variant} in the interpreter with {parameters}")
+        assert_near(found, case, f"interpreter, {what}")
+        yield what, generate_kernels(subject, assignment)
+
+
+def judge_variant(case: Case, variant: str, device: MeasuringChild, seed: int = SEED) -> None:
+    """The variant's program in the interpreter, and kernels of it on PoCL, give the same."""
+    if refuses(case, variant):
+        return
+    device.upload_workload("conformance", case.inputs, case.expected.astype(np.float64))
+    for what, plan in drawn(case, variant, device.profile(), MAPPINGS, seed):
         outcome = device.measure(
-            generate_kernels(subject, assignment),
+            plan,
             workload="conformance",
             tolerance=case.tolerance,
             protocol=_ONCE,
             timeout_s=_RUN_S,
         )
-        what = f"{case.name}, {variant}, seed {seed}: {assignment_to_json(assignment)}"
         assert isinstance(outcome, Timed), f"{what}\n{outcome}"
+
+
+def judge_in_oclgrind(case: Case, variant: str, device: MeasuringChild, seed: int = SEED) -> None:
+    """A kernel of the variant is right and clean in Oclgrind: no race, nothing unwritten read."""
+    if refuses(case, variant):
+        return
+    for what, plan in drawn(case, variant, device.profile(), 1, seed):
+        report = oclgrind.check(
+            plan,
+            case.inputs,
+            case.expected.astype(np.float64),
+            tolerance=case.tolerance,
+            timeout_s=_RUN_S,
+        )
+        assert report.ok, f"{what}\n{report}"

@@ -13,7 +13,7 @@ from mapper.ast_model.interpreter import interpret
 from mapper.layer_spec import Activation, LayerSpec, Layout
 from mapper.programs.high_level import high_level_convolution
 from nestmap.tuning.reference import convolve
-from tests.conformance.judging import VARIANTS, Case, judge_variant
+from tests.conformance.judging import VARIANTS, Case, judge_in_oclgrind, judge_variant
 from tests.conformance.random_layers import inputs_of, layers
 from worker.measuring import MeasuringChild
 
@@ -66,3 +66,14 @@ def test_kernels_of_one_of_each_kind_are_right(
     layer: LayerSpec, layout: Layout, variant: str, device: MeasuringChild
 ):
     judge_variant(case_of(replace(layer, layout=layout)), variant, device)
+
+
+@pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("name", ["depthwise", "dilated", "1-D", "leaky_relu", "all"])
+def test_kernels_are_clean_in_oclgrind(
+    name: str, layout: Layout, variant: str, device: MeasuringChild
+):
+    (layer,) = (layer for layer in ONE_OF_EACH if layer.name == name)
+    judge_in_oclgrind(case_of(replace(layer, layout=layout)), variant, device)
