@@ -45,7 +45,7 @@ Demand = frozenset[Predicate]
 @dataclass(frozen=True, slots=True)
 class Demands:
     """Conditions on parameters alone; one demand for each local size, in the order asked for;
-    and conditions on several sizes that mention no parameter."""
+    and conditions that tie sizes and mention no parameter."""
 
     parameters: frozenset[Predicate]
     sizes: tuple[Demand, ...]
@@ -60,20 +60,24 @@ class DemandReader:
         self._kinds: dict[Predicate, tuple[tuple[LocalSizeVariable, ...], bool]] = {}
         self._said: dict[Predicate, Predicate] = {}
 
-    def read(self, predicates: Iterable[Predicate]) -> Demands | None:
-        """The demands; None where one condition ties several sizes to parameters."""
+    def read(self, always: Iterable[Predicate], own: Iterable[Predicate]) -> Demands | None:
+        """The demands; None where one condition ties several sizes to parameters.
+
+        Of ``always``, what holds for every class, conditions on one size alone are counted
+        among those on several: limits may differ by dimension, and demands should not.
+        """
         parameters: set[Predicate] = set()
         of_size: dict[LocalSizeVariable, set[Predicate]] = {size: set() for size in self._sizes}
         together: set[Predicate] = set()
-        for predicate in predicates:
-            for part in conjuncts(predicate):
+        for predicates, most in ((always, 0), (own, 1)):
+            for part in (part for predicate in predicates for part in conjuncts(predicate)):
                 sizes, pure = self._kind(part)
                 if not sizes:
                     parameters.add(part)
+                elif pure and len(sizes) > most:
+                    together.add(part)
                 elif len(sizes) == 1:
                     of_size[sizes[0]].add(self._of_any(part, sizes[0]))
-                elif pure:
-                    together.add(part)
                 else:
                     return None
         demands = tuple(frozenset(of_size[size]) for size in self._sizes)

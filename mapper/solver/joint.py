@@ -148,17 +148,19 @@ class JointSpace:
         """For each class of the main part and each combination of the shared parameters
         whether some values go with both."""
         main, rows = self._parts[0], self._universe_rows
-        classes = main.block.classes
-        if not self._sizes_in_main or rows > _FEW_ROWS or all(map(main.is_tabled, classes)):
-            for code_class, counts in self._ticking(main):
-                yield code_class, counts > 0
-            return
-        for done, code_class in enumerate(classes):
-            self._watch.tick(done / len(classes))
-            if main.is_tabled(code_class):
-                yield code_class, main.counts(code_class) > 0
-            else:
+        few = rows <= _FEW_ROWS
+        left: list[CodeClass] = []
+        for done, code_class in enumerate(main.block.classes):
+            self._watch.tick(done / len(main.block.classes))
+            if few and main.is_always_feasible(code_class):
+                yield code_class, np.ones(rows, np.bool_)
+            elif few and self._sizes_in_main and not main.is_tabled(code_class):
                 yield code_class, self._proposals.feasible_rows(code_class)
+            else:
+                left.append(code_class)
+        for code_class, counts in main.all_counts(left):
+            self._watch.tick()
+            yield code_class, counts > 0
 
     def mappings(self) -> Iterator[dict[Variable, int]]:
         """Every choice of codes with which some parameters and sizes go, each once."""
@@ -188,12 +190,6 @@ class JointSpace:
             if both.any():
                 yield from self._feasible([*chosen, code_class], both)
 
-    def _ticking(self, part: Part) -> Iterator[tuple[CodeClass, Array]]:
-        number = len(part.block.classes)
-        for done, counted in enumerate(part.all_counts()):
-            self._watch.tick(done / number)
-            yield counted
-
     @property
     def _universe_rows(self) -> int:
         return self._parameters.universe.rows
@@ -214,10 +210,13 @@ class JointSpace:
         """For each class of the main part the number of assignments that have it."""
         if not self._parts:
             return {}
-        return {
-            code_class: code_class.paths * int((counts.astype(object) * self._other_weights).sum())
-            for code_class, counts in self._ticking(self._parts[0])
-        }
+        found: dict[CodeClass, int] = {}
+        main = self._parts[0]
+        for code_class, counts in main.all_counts():
+            self._watch.tick(len(found) / len(main.block.classes))
+            ways = int((counts.astype(object) * self._other_weights).sum())
+            found[code_class] = code_class.paths * ways
+        return found
 
     # Drawing
 

@@ -44,7 +44,7 @@ Entry = tuple[Variable, Domain]
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 # What was computed is kept up to so many bytes, then forgotten in the order of its last use.
-_TABLE_BYTES = 1 << 29
+_TABLE_BYTES = 1 << 30
 _COMBINATION_BYTES = 1 << 28
 _COUNT_BYTES = 1 << 27
 _LARGEST = 1 << 62
@@ -123,6 +123,7 @@ class Part:
         self._tables = _Kept[frozenset[Variable], ParameterTable | None](_TABLE_BYTES)
         self._combinations = _Kept[Hashable, Combinations](_COMBINATION_BYTES)
         self._counts = _Kept[Residual, Array](_COUNT_BYTES)
+        self._seen: dict[Residual, bool] = {}
         self._diagrams: dict[Residual, _ClassTable] = {}
 
     @property
@@ -147,21 +148,38 @@ class Part:
             self._counts.put(key, found, found.nbytes)
         return self._counts.get(key)
 
-    def all_counts(self) -> Iterator[tuple[CodeClass, Array]]:
-        """Every class with its :meth:`counts`, in the order that computes least twice."""
+    def all_counts(
+        self, classes: Sequence[CodeClass] | None = None
+    ) -> Iterator[tuple[CodeClass, Array]]:
+        """Every class, or all of some, with its :meth:`counts`.
+
+        The order is that in which the least is computed twice.
+        """
         by_table: dict[frozenset[Variable] | None, list[CodeClass]] = {}
-        for code_class in self.block.classes:
+        for code_class in self.block.classes if classes is None else classes:
             demands = self._demands_of(code_class)
             by_table.setdefault(None if demands is None else demands[1], []).append(code_class)
-        for classes in by_table.values():
+        for together in by_table.values():
             # All sets of sizes first: how many combinations these have is then computed once.
-            for code_class in classes:
+            for code_class in together:
                 self._watch.tick()
                 table = self._table_of(code_class)
                 if table is not None:
                     self._combined(code_class, table)
-            for code_class in classes:
+            for code_class in together:
                 yield code_class, self.counts(code_class)
+
+    def is_always_feasible(self, code_class: CodeClass) -> bool:
+        """Whether a few draws show that some values go with a class in every row of the
+        universe. False says nothing."""
+        if not self._is_main or self._demands_of(code_class) is None:
+            return False
+        key = code_class.residual
+        if key not in self._seen:
+            combined, values, _ = self._weighed(code_class, self._parameters.some)
+            rows = np.unique(combined.places[values > 0])
+            self._seen[key] = len(rows) == self._parameters.universe.rows
+        return self._seen[key]
 
     def is_tabled(self, code_class: CodeClass) -> bool:
         """Whether its counts come from tables that classes share: soon known, that is."""
@@ -195,7 +213,7 @@ class Part:
         """What a class demands, and the parameters that this speaks of."""
         residual = code_class.residual
         if residual not in self._demands:
-            demands = self._reader.read([*self._of_sizes, *residual])
+            demands = self._reader.read(self._of_sizes, residual)
             if demands is None:
                 self._demands[residual] = None
             else:
@@ -223,8 +241,10 @@ class Part:
 
     def _combined(self, code_class: CodeClass, table: ParameterTable) -> Combinations:
         demands = self._known_demands(code_class)
-        # Classes that differ by a permutation of dimensions have this in common.
+        if table.sampled:
+            return table.combinations(demands.parameters, demands.sizes, self._sets)
         key = demands.parameters, frozenset(demands.sizes)
+        # Classes that differ by a permutation of dimensions have this in common.
         if key not in self._combinations:
             found = table.combinations(demands.parameters, demands.sizes, self._sets)
             self._combinations.put(key, found, found.n_bytes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,10 @@ Array = NDArray[Any]
 _CHUNK = 1 << 20
 # A table beyond this would take too long and too much memory.
 _MOST_ROWS = 1 << 24
+# So many choices for each row of the universe show most of what is feasible.
+_DRAWS = 1 << 10
+# So many bytes for each row are expected to be kept for demands and conditions.
+_DEMANDS = 64
 # Numbers of combinations are added up in a table of them up to this many for each row.
 _DENSE = 4
 _DENSE_FLOOR = 1 << 18
@@ -105,15 +110,36 @@ class Parameters:
             self._domains, table, ways, np.arange(table.rows), table.rows, self._watch
         )
 
+    @cached_property
+    def some(self) -> ParameterTable:
+        """A few choices of all parameters for each row of the universe, drawn from one seed."""
+        diagram = compile_arithmetic(self.space, self._watch, self.shared)
+        if not diagram.count:
+            return self._empty()
+        decided = sum(layer.variable in self.shared for layer in diagram.layers)
+        _, ways, states = diagram.prefixes(decided, self._watch)
+        random = Random(_DRAWS)
+        ranks = [random.randrange(int(own)) for own in ways for _ in range(_DRAWS)]
+        before = np.cumsum(ways.astype(object)) - ways
+        rows = np.repeat(np.arange(len(states)), _DRAWS)
+        table = diagram.at_ranks([int(before[r]) + k for r, k in zip(rows, ranks, strict=True)])
+        ones = np.ones(table.rows, np.int64)
+        places = self.universe_rows(table)
+        return ParameterTable(
+            self._domains, table, ones, places, table.rows, self._watch, sampled=True
+        )
+
+    def _empty(self) -> ParameterTable:
+        nothing = SolutionTable((), (), 0)
+        return ParameterTable(self._domains, nothing, _NONE, _NONE, 0, self._watch)
+
     def table(self, mentioned: frozenset[Variable]) -> ParameterTable | None:
         """Combinations of the mentioned and the shared parameters, and how many choices of all
         go with each; None where these are too many."""
         first = mentioned | set(self.shared)
         diagram = compile_arithmetic(self.space, self._watch, first)
         if not diagram.count:
-            return ParameterTable(
-                self._domains, SolutionTable((), (), 0), _NONE, _NONE, 0, self._watch
-            )
+            return self._empty()
         decided = sum(layer.variable in first for layer in diagram.layers)
         rows = prefix_counts(diagram.layers[:decided], diagram.count)
         memory = self._watch.limits.memory_bytes
@@ -165,15 +191,22 @@ class ParameterTable:
         bound: int,
         watch: Watch,
         rest: _Rest | None = None,
+        *,
+        sampled: bool = False,
     ) -> None:
         self.rows = table.rows
+        #: Whether it is a few of the rows only.
+        self.sampled = sampled
         # At least the sum of all ways.
         self.bound = bound
         self._domains = domains
-        self._table = table
-        self._columns = dict(zip(table.variables, table.columns, strict=True))
-        self._ways = ways
-        self._places = places.astype(np.int32)
+        self._columns = {
+            name: _small(column)
+            for name, column in zip(table.variables, table.columns, strict=True)
+        }
+        self._ways = _small(ways)
+        self._places = _small(places)
+        self._universe = int(self._places.max(initial=0)) + 1
         self._watch = watch
         self._rest = rest
         self._sets: dict[Demand, tuple[Array, Array]] = {}
@@ -181,10 +214,9 @@ class ParameterTable:
 
     @property
     def n_bytes(self) -> int:
-        """The memory that it takes, with what was computed for it."""
-        kept = [column.nbytes for column, _ in self._sets.values()]
-        kept += [rows.nbytes for rows in self._valid.values() if rows is not None]
-        return sum(kept) + self.rows * 8 * (len(self._columns) + 3)
+        """The memory that it takes, with what is going to be computed for it, about."""
+        kept = [*self._columns.values(), self._ways, self._places]
+        return sum(column.nbytes for column in kept) + self.rows * (4 + _DEMANDS)
 
     def combinations(
         self, conditions: frozenset[Predicate], demands: Sequence[Demand], sets: SizeSets
@@ -194,16 +226,17 @@ class ParameterTable:
         distinct = list(dict.fromkeys(demands))
         columns = [self._sets_of(demand, sets) for demand in distinct]
         self._watch.tick()
-        universe = int(self._places.max(initial=0)) + 1
-        key = _taken(self._places, valid).astype(np.int64)
-        size = universe
+        size = self._universe
+        for _, numbers in columns:
+            size *= max(1, len(numbers))
+        if size > _LARGEST_KEY:
+            return self._grouped(valid, distinct, columns)
+        key = self._places.astype(np.int32 if size < 1 << 31 else np.int64)
         for column, numbers in columns:
             if len(numbers) > 1:
-                if size * len(numbers) > _LARGEST_KEY:
-                    return self._grouped(valid, distinct, columns)
                 key *= len(numbers)
-                key += _taken(column, valid)
-                size *= len(numbers)
+                key += column
+        key = _taken(key, valid)
         ways = _taken(self._ways, valid)
         if size <= max(_DENSE * len(key), _DENSE_FLOOR):
             total = exact_sums(key, ways, size, self.bound)
@@ -257,7 +290,7 @@ class ParameterTable:
 
     def assignment(self, row: int, rank: int) -> dict[Variable, int]:
         """The parameters of a row; ``rank``, from 0 below its ways, says how the others go on."""
-        found = self._table.assignment(row)
+        found = {name: int(column[row]) for name, column in self._columns.items()}
         if self._rest is not None:
             rest = self._rest
             state = rest.states[row : row + 1]
@@ -284,7 +317,8 @@ class ParameterTable:
         columns = {name: column for name, column in self._columns.items() if name in names}
         found: list[tuple[dict[Variable, Array], int]] = []
         for start in range(0, self.rows, _CHUNK):
-            part = {name: column[start : start + _CHUNK] for name, column in columns.items()}
+            stop = start + _CHUNK
+            part = {name: _wide(column[start:stop]) for name, column in columns.items()}
             found.append((part, min(_CHUNK, self.rows - start)))
         return found
 
@@ -327,7 +361,7 @@ class ParameterTable:
             self._watch.tick()
             part = rows[start : start + at_once]
             columns: dict[Variable, Array] = {
-                name: np.repeat(self._columns[name][part], n_values)
+                name: np.repeat(_wide(self._columns[name][part]), n_values)
                 for name in self._columns
                 if name in names
             }
@@ -351,6 +385,21 @@ def exact_sums(groups: Array, weights: Array, number: int, bound: int) -> Array:
 def as_constraint(predicate: Predicate) -> Constraint:
     """A predicate as a constraint of a space."""
     return Constraint("residual", "residual", (), predicate, _SOURCE, None, "", "")
+
+
+def _small(column: Array) -> Array:
+    """The column in the smallest integers that hold it; Python's stay."""
+    if column.dtype == object or not len(column):
+        return column
+    least = np.result_type(
+        np.min_scalar_type(int(column.min())), np.min_scalar_type(int(column.max()))
+    )
+    return column.astype(least) if least.kind in "iu" else column
+
+
+def _wide(column: Array) -> Array:
+    """The column in integers to compute with."""
+    return column if column.dtype == object else column.astype(np.int64)
 
 
 def _taken(column: Array, rows: Array | None) -> Array:

@@ -53,7 +53,9 @@ from mapper.solver.space import Space
 Array = NDArray[Any]
 # Beyond these a block is not taken apart: its classes are read one by one.
 _MOST_STATES = 1 << 18
-_MOST_ENDS = 1 << 14
+_MOST_ENDS = 1 << 16
+# So many are read between two looks at the clock.
+_READ = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,4 +231,8 @@ def _block(
     if states.shape[1] > _MOST_ENDS:
         raise too_many_classes(int(states.shape[1]), _MOST_ENDS)
     reader = ResidualReader(automaton, len(ordered), atoms)
-    return Block(order, layers, reader.read(states))
+    residuals: list[Residual] = []
+    for start in range(0, int(states.shape[1]), _READ):
+        watch.tick()
+        residuals += reader.read(states[:, start : start + _READ])
+    return Block(order, layers, residuals)
