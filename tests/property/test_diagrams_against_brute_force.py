@@ -10,6 +10,7 @@ from mapper.constraint_rules.predicate import Predicate, all_of
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.solver.diagram.compile import compile_arithmetic, compile_codes, compile_space
 from mapper.solver.diagram.events import NotBooleanError
+from mapper.solver.diagram.factors import Factors
 from mapper.solver.diagram.layers import Diagram
 from mapper.solver.limits import Watch
 from mapper.solver.space import build_space
@@ -25,7 +26,7 @@ from tests.property.test_solver_against_brute_force import (
 PATIENT = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 
-def assert_same(diagram: Diagram, expected: set[tuple[int, ...]]) -> None:
+def assert_same(diagram: Diagram | Factors, expected: set[tuple[int, ...]]) -> None:
     table = diagram.table()
     rows = [tuple(assignment.values()) for assignment in table.assignments()]
     assert diagram.count == len(rows) == len(set(rows))
