@@ -149,10 +149,11 @@ class JointSpace:
         whether some values go with both."""
         main, rows = self._parts[0], self._universe_rows
         few = rows <= _FEW_ROWS
+        shown = main.always_feasible() if few else set[CodeClass]()
         left: list[CodeClass] = []
         for done, code_class in enumerate(main.block.classes):
             self._watch.tick(done / len(main.block.classes))
-            if few and main.is_always_feasible(code_class):
+            if code_class in shown:
                 yield code_class, np.ones(rows, np.bool_)
             elif few and self._sizes_in_main and not main.is_tabled(code_class):
                 yield code_class, self._proposals.feasible_rows(code_class)

@@ -48,6 +48,8 @@ _TABLE_BYTES = 1 << 30
 _COMBINATION_BYTES = 1 << 28
 _COUNT_BYTES = 1 << 27
 _LARGEST = 1 << 62
+# So many choices of parameters, more if need be, mostly show that a class is feasible.
+_DRAWS = (1 << 10, 1 << 14)
 
 
 class _Kept(Generic[Key, Value]):
@@ -123,7 +125,6 @@ class Part:
         self._tables = _Kept[frozenset[Variable], ParameterTable | None](_TABLE_BYTES)
         self._combinations = _Kept[Hashable, Combinations](_COMBINATION_BYTES)
         self._counts = _Kept[Residual, Array](_COUNT_BYTES)
-        self._seen: dict[Residual, bool] = {}
         self._diagrams: dict[Residual, _ClassTable] = {}
 
     @property
@@ -169,17 +170,27 @@ class Part:
             for code_class in together:
                 yield code_class, self.counts(code_class)
 
-    def is_always_feasible(self, code_class: CodeClass) -> bool:
-        """Whether a few draws show that some values go with a class in every row of the
-        universe. False says nothing."""
-        if not self._is_main or self._demands_of(code_class) is None:
-            return False
-        key = code_class.residual
-        if key not in self._seen:
-            combined, values, _ = self._weighed(code_class, self._parameters.some)
-            rows = np.unique(combined.places[values > 0])
-            self._seen[key] = len(rows) == self._parameters.universe.rows
-        return self._seen[key]
+    def always_feasible(self) -> set[CodeClass]:
+        """Classes of which a few draws show that some values go with them in every row of the
+        universe. Others may be so, too."""
+        found: set[CodeClass] = set()
+        if not self._is_main:
+            return found
+        left = [c for c in self.block.classes if self._demands_of(c) is not None]
+        for number in _DRAWS:
+            table = self._parameters.some(number)
+            # All sets of sizes first, as for counts.
+            for code_class in left:
+                self._combined(code_class, table)
+            shown = {c for c in left if self._shows(c, table)}
+            left = [c for c in left if c not in shown]
+            found |= shown
+        return found
+
+    def _shows(self, code_class: CodeClass, table: ParameterTable) -> bool:
+        self._watch.tick()
+        combined, values, _ = self._weighed(code_class, table)
+        return len(np.unique(combined.places[values > 0])) == self._parameters.universe.rows
 
     def is_tabled(self, code_class: CodeClass) -> bool:
         """Whether its counts come from tables that classes share: soon known, that is."""

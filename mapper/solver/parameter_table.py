@@ -37,8 +37,6 @@ Array = NDArray[Any]
 _CHUNK = 1 << 20
 # A table beyond this would take too long and too much memory.
 _MOST_ROWS = 1 << 24
-# So many choices for each row of the universe show most of what is feasible.
-_DRAWS = 1 << 10
 # So many bytes for each row are expected to be kept for demands and conditions.
 _DEMANDS = 64
 # Numbers of combinations are added up in a table of them up to this many for each row.
@@ -69,6 +67,7 @@ class Parameters:
         self.shared = tuple(shared)
         self._domains = space.domains
         self._watch = watch
+        self._some: dict[int, ParameterTable] = {}
 
     @cached_property
     def universe(self) -> SolutionTable:
@@ -110,18 +109,26 @@ class Parameters:
             self._domains, table, ways, np.arange(table.rows), table.rows, self._watch
         )
 
-    @cached_property
-    def some(self) -> ParameterTable:
-        """A few choices of all parameters for each row of the universe, drawn from one seed."""
+    def some(self, number: int) -> ParameterTable:
+        """About so many choices of all parameters, spread over the rows of the universe.
+
+        The same ones each time.
+        """
+        if number not in self._some:
+            self._some[number] = self._drawn(number)
+        return self._some[number]
+
+    def _drawn(self, number: int) -> ParameterTable:
         diagram = compile_arithmetic(self.space, self._watch, self.shared)
         if not diagram.count:
             return self._empty()
         decided = sum(layer.variable in self.shared for layer in diagram.layers)
         _, ways, states = diagram.prefixes(decided, self._watch)
-        random = Random(_DRAWS)
-        ranks = [random.randrange(int(own)) for own in ways for _ in range(_DRAWS)]
+        random = Random(number)
+        each = max(1, number // len(states))
+        ranks = [random.randrange(int(own)) for own in ways for _ in range(each)]
         before = np.cumsum(ways.astype(object)) - ways
-        rows = np.repeat(np.arange(len(states)), _DRAWS)
+        rows = np.repeat(np.arange(len(states)), each)
         table = diagram.at_ranks([int(before[r]) + k for r, k in zip(rows, ranks, strict=True)])
         ones = np.ones(table.rows, np.int64)
         places = self.universe_rows(table)

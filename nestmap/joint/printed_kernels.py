@@ -15,20 +15,21 @@ FLOAT_BYTES = 4
 
 _GROUP = re.compile(r"__attribute__\(\(reqd_work_group_size\((\d+), (\d+), (\d+)\)\)\)")
 _KERNEL = re.compile(r"__kernel void (\w+)\(")
-_LOCAL = re.compile(r"__local float \w+\[(\d+)\];")
+_LOCAL = re.compile(r"__local float \w+\[(\d+)\](?: __attribute__\(\(aligned\(\d+\)\)\))?;")
 # Private buffers begin with p_; temporaries of an expression do not count as memory.
 _PRIVATE = re.compile(r"float(\d*) (p_\w+(?:\[\d+\])?(?:, p_\w+)*);")
-_STRIDED = re.compile(r"for \(int \w+ = get_(\w+)_id\(\d\); \w+ < (\d+); \w+ \+= (\d+)\) \{")
+_INDEX = re.compile(r"const int (\w+) = (?:\(int\))?get_(\w+)_id\(\d\).*;")
+_SKIP = re.compile(r"if \((\w+) >= \d+\) continue;")
 _SERIAL = re.compile(r"for \(int (\w+) = 0; \1 < \d+; \+\+\1\) \{")
-_SOME_GROUPS = re.compile(r"if \(\(int\)get_group_id\(\d\) < \d+\) \{")
+_SOME_GROUPS = re.compile(r"if \(\(int\)get_group_id\(\d\)(?: \+ \d+)? < \d+\) \{")
 
 
 @dataclass(slots=True)
 class PrintedKernel:
     """One kernel. Bytes: of local memory a work-group, of private buffers a work-item at once.
 
-    ``divergent`` holds the heads of blocks that stand around a barrier though not all
-    work-items of a group run them equally often.
+    ``divergent`` holds what keeps some work-items of a group from a barrier: heads of blocks
+    around it that not all run equally often, and guards before it in such a block.
     """
 
     name: str
@@ -56,6 +57,9 @@ def read_kernels(source: str) -> Iterator[PrintedKernel]:
 def _read_body(kernel: PrintedKernel, lines: Iterator[str]) -> PrintedKernel:
     heads: list[str] = []
     live: list[int] = []
+    # For each open block the guards behind which not all work-items come.
+    guards: list[list[str]] = []
+    levels: dict[str, str] = {}
     for text in lines:
         line = text.split("/*", 1)[0].strip()
         if found := _LOCAL.fullmatch(line):
@@ -65,13 +69,22 @@ def _read_body(kernel: PrintedKernel, lines: Iterator[str]) -> PrintedKernel:
             kernel.private_bytes = max(kernel.private_bytes, sum(live))
         elif line.startswith("barrier("):
             kernel.barriers += 1
-            kernel.divergent += (head for head in heads[1:] if not _is_uniform(head))
+            for head, inside in zip(heads[1:], guards[1:], strict=True):
+                kernel.divergent += [head] if not _is_uniform(head) else []
+                kernel.divergent += inside
+        elif found := _INDEX.fullmatch(line):
+            levels[found[1]] = found[2]
+        elif found := _SKIP.fullmatch(line):
+            if levels.get(found[1]) != "group":
+                guards[-1].append(line)
         elif line.endswith("{"):
             heads.append(line)
             live.append(0)
+            guards.append([])
         elif line == "}":
             heads.pop()
             live.pop()
+            guards.pop()
             if not heads:
                 return kernel
     raise ValueError(f"kernel {kernel.name} does not end")
@@ -84,10 +97,4 @@ def _elements(names: str) -> int:
 
 def _is_uniform(head: str) -> bool:
     """True if all work-items of a group run the block equally often."""
-    if head == "{" or _SERIAL.fullmatch(head) or _SOME_GROUPS.fullmatch(head):
-        return True
-    found = _STRIDED.fullmatch(head)
-    if found is None:
-        return False
-    level, trip, step = found[1], int(found[2]), int(found[3])
-    return level == "group" or (level == "local" and trip % step == 0)
+    return head == "{" or any(kind.fullmatch(head) for kind in (_SERIAL, _SOME_GROUPS))

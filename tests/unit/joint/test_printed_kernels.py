@@ -23,7 +23,11 @@ def kernel(*lines: str):
 
 
 def test_local_arrays_add_up():
-    found = kernel("__local float l_a[96];", "__local float l_b[4];", "l_a[0] = 0.0f;")
+    found = kernel(
+        "__local float l_a[96] __attribute__((aligned(16)));",
+        "__local float l_b[4];",
+        "l_a[0] = 0.0f;",
+    )
     assert (found.name, found.work_group, found.local_bytes) == ("k_k", (8, 2, 1), 400)
 
 
@@ -49,9 +53,8 @@ BARRIER = "    barrier(CLK_LOCAL_MEM_FENCE);"
     "head",
     [
         "for (int i_1 = 0; i_1 < 3; ++i_1) { /* reduce */",
-        "for (int i_1 = get_local_id(0); i_1 < 16; i_1 += 8) { /* map 1: L0 */",
-        "for (int i_1 = get_group_id(0); i_1 < 7; i_1 += 3) { /* map 1: W0 */",
         "if ((int)get_group_id(0) < 3) { /* map 1: W0, of 4 */",
+        "if ((int)get_group_id(0) + 4 < 7) { /* map 1: W0 */",
         "{ /* map 1: L0, 8 iterations, one each */",
     ],
 )
@@ -63,15 +66,26 @@ def test_a_barrier_that_all_meet_is_counted(head: str):
 @pytest.mark.parametrize(
     "head",
     [
-        "for (int i_1 = get_local_id(0); i_1 < 15; i_1 += 8) {",
-        "for (int i_1 = get_global_id(0); i_1 < 16; i_1 += 8) {",
         "if ((int)get_local_id(0) < 3) {",
+        "if ((int)get_local_id(0) + 8 < 15) {",
+        "if ((int)get_global_id(0) < 15) {",
         "if (i_1 >= 0 && i_1 < 5) {",
     ],
 )
 def test_a_barrier_that_some_miss_is_found(head: str):
     found = kernel("{", f"    {head} /* map 1 */", f"    {BARRIER}", "    }", "}")
     assert (found.barriers, found.divergent) == (1, [head])
+
+
+@pytest.mark.parametrize("level", ["local", "global", "group"])
+def test_a_guard_that_some_work_items_do_not_pass_is_found_where_a_barrier_follows(level: str):
+    rounds = "for (int n_i_1 = 0; n_i_1 < 2; ++n_i_1) { /* map 1 */"
+    index = f"    const int i_1 = get_{level}_id(0) + n_i_1*8;"
+    guard = "if (i_1 >= 15) continue;"
+    found = kernel(rounds, index, f"    {guard}", BARRIER, "}")
+    assert found.divergent == ([] if level == "group" else [guard])
+    assert not kernel(rounds, index, f"    {guard}", "}", BARRIER).divergent
+    assert not kernel(rounds, index, BARRIER, "}").divergent
 
 
 def test_text_that_breaks_off_is_refused():

@@ -165,9 +165,15 @@ WAYS = {
     "no tables": {"_MOST_ROWS": 0},
     "by sorting": {"_DENSE": 0, "_DENSE_FLOOR": 0},
     "by columns": {"_LARGEST_KEY": 0},
-    "one draw": {"_DRAWS": 1},
     "in pieces": {"_CHUNK": 7},
 }
+
+
+@pytest.mark.parametrize("draws", [(), (1,), (1, 40)])
+def test_mappings_are_all_counted_however_many_draws_show_them(monkeypatch, draws):
+    monkeypatch.setattr(joint_part, "_DRAWS", draws)
+    space = small()
+    assert count_mappings(space).mappings == len({row[:2] for row in listed(space)})
 
 
 @pytest.mark.parametrize("way", WAYS)
