@@ -107,6 +107,10 @@ VARIANTS: dict[str, Variant] = {
         _blocked("tiled-slices-split", "tiled, with channels shared out at both levels"),
         _blocked("tiled-in-place", "tiled, from weights as they are: no memory beyond the layer's"),
         _blocked(
+            "tiled-reread",
+            "tiled, operands read from local memory at each use (large kernels, long strides)",
+        ),
+        _blocked(
             "blocked",
             "accumulators in the registers of lone work-items, image padded, weights packed (CPUs)",
         ),

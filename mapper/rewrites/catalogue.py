@@ -35,6 +35,7 @@ CHAINS: dict[str, tuple[Rewrite, ...]] = {
     "tiled-split": (*_TILED, SplitChannels()),
     "tiled-slices-split": (*_TILED, SliceChannels(), SplitChannels()),
     "tiled-in-place": _TILED[1:],
+    "tiled-reread": _TILED[:3],
     "blocked": (PackWeights(), PadImage()),
     "blocked-in-place": (PackWeights(),),
 }

@@ -51,7 +51,7 @@ LayoutOption = Annotated[
     str | None, typer.Option(help="NCHW or NHWC: what input and output are in.")
 ]
 
-DEFAULT_VARIANTS = ("direct",)
+DEFAULT_VARIANTS = ("tiled", "tiled-slices", "tiled-split")
 
 
 def gpu(
