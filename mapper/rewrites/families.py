@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
+from mapper.ast_model.nest import NestMap
 from mapper.ast_model.nodes import MapId
 from mapper.schedule import ScheduleCode, parse_code
 
@@ -27,7 +28,7 @@ _OUTPUTS = ("r", "p", "m", "mo", "y", "x", "mi", "v")
 
 def codes_of(
     family: Family,
-    maps: Iterable[MapId],
+    maps: Iterable[NestMap],
     values: Mapping[str, int],
     *,
     flat_copy: bool = False,
@@ -38,14 +39,20 @@ def codes_of(
     ``flat_copy`` all elements of an image tile are shared out among work-items, else those of
     one channel after the other.
     """
-    present = [str(m) for m in maps]
+    nested = {str(item.id): item for item in maps}
+    present = nested.keys()
     parallel = "L0" if family is Family.GROUPS else "S"
     found: dict[str, str] = {}
 
     def run(owner: str, *ids: str) -> None:
-        """The first of these maps that there is gets a code, the others are fused into it."""
+        """The first of these maps that there is gets a code, the others are fused into it.
+
+        What is not perfectly nested in the one before is a loop of its own.
+        """
         here = [name for name in ids if name in present]
-        found.update({name: owner if position == 0 else "F" for position, name in enumerate(here)})
+        for position, name in enumerate(here):
+            fused = "F" if nested[name].perfectly_nested else "S"
+            found[name] = owner if position == 0 else fused
 
     def vector(map_id: str, width: int, otherwise: str) -> None:
         if map_id in present:
@@ -59,9 +66,13 @@ def codes_of(
     run("W1", "group", "block")
     run("W0", "image", "tile_y", "tile_x")
     for stem in ("zero", "item", "slice", "out"):
+        threads = tuple(f"{stem}_{label}" for label in _THREADS)
         tile = tuple(f"{stem}_{label}" for label in _TILE)
-        run(parallel, *(f"{stem}_{label}" for label in _THREADS))
-        run("S", *tile)
+        if family is Family.SINGLE:
+            run("S", *threads, *tile)
+        else:
+            run(parallel, *threads)
+            run("S", *tile)
     if "out_v_total" in present:
         # Slices are added up by all work-items.
         run(parallel, *(f"out_{label}" for label in _OUTPUTS))
@@ -81,4 +92,4 @@ def codes_of(
     vector("v", width, "S")
     vector("patch_v", values.get("pv", 1), "F")
     run("S", "out_v_total", "sum_w_total")
-    return {m: parse_code(found[str(m)]) for m in maps}
+    return {item.id: parse_code(found[str(item.id)]) for item in nested.values()}

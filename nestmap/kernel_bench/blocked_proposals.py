@@ -9,10 +9,10 @@ is proposed: what the solver would refuse is never built.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
 from random import Random
 
 from mapper.ast_model.nest import NestMap
-from mapper.ast_model.nodes import MapId
 from mapper.constraint_rules.predicate import (
     CodeVariable,
     LocalSizeVariable,
@@ -39,14 +39,19 @@ ELITE = 12
 _DRAWS = 4_000
 _PER_ITEM = (1, 2, 3, 4, 6, 7, 8, 14, 16)
 #: Accumulators of a work-item that have a chance: fewer reuse nothing, more do not fit.
-_ACCUMULATORS = {Family.GROUPS: (4, 128), Family.SINGLE: (1, 512)}
-_GROUP_SIZES = (32, 512)
+_ACCUMULATORS = {Family.GROUPS: (1, 128), Family.SINGLE: (1, 512)}
+#: Work-items of a group of the kernels that pack, pad and add up.
+_LINE = 128
+#: Work-items of a group that are tried.
+SMALLEST_GROUP = 32
+LARGEST_GROUP = 512
 
 
 class BlockedProposals:
     """Random tiles with the codes of a family; then the best with a few parameters changed.
 
-    ``known`` are candidates that are tried first (records).
+    ``known`` are candidates that are tried first (records); groups have ``smallest_group``
+    work-items or more.
     """
 
     def __init__(
@@ -59,15 +64,17 @@ class BlockedProposals:
         family: Family,
         seed: int,
         known: Iterable[Assignment] = (),
+        smallest_group: int = SMALLEST_GROUP,
     ) -> None:
         self._layer = layer
         self._blocking: Blocking = blocking_of(layer, variant)
         self._shape = Shape(layer, self._blocking.flat)
-        self._maps = {nest.name: tuple(_map_ids(nest.roots)) for nest in subject.nests}
+        self._maps = {nest.name: tuple(_below(nest.roots)) for nest in subject.nests}
         self._space = space
         self._profile = profile
         self._family = family
         self._random = Random(seed)
+        self._smallest_group = smallest_group
         self._known = list(known)
         self._domains = {
             variable.name: tuple(values)
@@ -177,7 +184,7 @@ class BlockedProposals:
         if v["bc"] % v.get("ks", 1):
             return None
         if self._family is Family.GROUPS:
-            if not _GROUP_SIZES[0] <= _work_items(v) <= _GROUP_SIZES[1]:
+            if not self._smallest_group <= _work_items(v) <= LARGEST_GROUP:
                 return None
             widest = min(4, max(self._profile.vector_widths))
         else:
@@ -199,11 +206,14 @@ class BlockedProposals:
             ParameterVariable(name): values[name] for name in self._domains
         }
         for kernel, maps in self._maps.items():
-            main = kernel in ("convolution", "partial_sums") and "item_mo" in maps
+            main = any(item.id == "item_mo" for item in maps)
             codes = codes_of(self._family, maps, values, flat_copy=flat_copy)
             assignment.update({CodeVariable(m): int(code) for m, code in codes.items()})
             if not main:
-                first = min(128, self._profile.max_work_group_size)
+                # One line of all iterations; no work-item without any.
+                numbers = {**dict(self._shape.sizes), **values}
+                total = prod(item.trip.evaluate(numbers) for item in maps)
+                first = min(_LINE, total, self._profile.max_work_group_size)
             else:
                 first = _work_items(values) if self._family is Family.GROUPS else 1
             for dimension in range(3):
@@ -218,8 +228,8 @@ def _work_items(v: Mapping[str, int]) -> int:
     return (v["bm"] // v["tm"]) * rows * columns * v.get("ks", 1)
 
 
-def _map_ids(maps: Iterable[NestMap]) -> Iterator[MapId]:
+def _below(maps: Iterable[NestMap]) -> Iterator[NestMap]:
     """In program order, owners before what they own."""
     for item in maps:
-        yield item.id
-        yield from _map_ids(item.nested)
+        yield item
+        yield from _below(item.nested)

@@ -6,7 +6,7 @@ not to do. A variant that refuses anything else fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mapper.ast_model.interpreter import interpret
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.predicate import Variable
 from mapper.constraint_rules.rule import Mode
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
@@ -23,21 +24,29 @@ from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Timed
 from mapper.pipeline import (
+    Subject,
     assignment_to_json,
     choices_of,
     derive_space,
     generate_kernels,
     subject_of_layer,
 )
+from mapper.rewrites.catalogue import CHAINS
+from mapper.rewrites.families import Family
 from mapper.solver.limits import SolveLimits, Watch
 from mapper.solver.sampling import sample
+from mapper.solver.space import Space
 from mapper.variants import VARIANTS as ALL_VARIANTS
+from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 from nestmap.tuning.reference import convolve
 from worker import oclgrind
 from worker.measuring import MeasuringChild, Protocol, Tolerance
 
 VARIANTS: dict[str, frozenset[str]] = {
     "high-level": frozenset(),
+    "tiled": frozenset(),
+    "tiled-reread": frozenset(),
+    "blocked": frozenset(),
 }
 SEED = 20
 MAPPINGS = 3
@@ -119,12 +128,27 @@ def drawn(
     """
     subject = subject_of_layer(case.layer, variant)
     space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
-    for assignment in sample(space, count, seed, watch=Watch(SolveLimits(time_s=_SOLVE_S))):
+    for assignment in candidates(subject, variant, space, profile, count, seed):
         what = f"{case.name}, {variant}, seed {seed}: {assignment_to_json(assignment)}"
         parameters = choices_of(assignment).parameters
         found = interpret(subject.require_program(), parameters, case.inputs)
         assert_near(found, case, f"interpreter, {what}")
         yield what, generate_kernels(subject, assignment)
+
+
+def candidates(
+    subject: Subject, variant: str, space: Space, profile: DeviceProfile, count: int, seed: int
+) -> Iterable[Mapping[Variable, int]]:
+    """Samples of the solver; of blocked variants candidates as a search proposes them."""
+    if variant not in CHAINS or subject.layer is None:
+        return sample(space, count, seed, watch=Watch(SolveLimits(time_s=_SOLVE_S)))
+    family = Family.SINGLE if variant == "blocked" else Family.GROUPS
+    proposals = BlockedProposals(
+        subject.layer, variant, subject, space, profile, family, seed, smallest_group=1
+    )
+    found = proposals.propose(count)
+    assert found, "nothing was proposed"
+    return found
 
 
 def judge_variant(case: Case, variant: str, device: MeasuringChild, seed: int = SEED) -> None:
