@@ -18,7 +18,7 @@ from typing import Any
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError, Problem
 from mapper.layer_spec import Activation, DType, LayerSpec
-from mapper.pipeline import generate_kernels
+from mapper.pipeline import generate_kernels, subject_of_layer
 from mapper.tuning_records import TuningRecord, best_record
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import LibraryProcess, Turn, save_operands
@@ -226,7 +226,7 @@ def compare_on_cpu(
     """
     _require_plain(layer)
     record = best_record(records, layer)
-    subject = quest(layer, record.variant if record else "direct", profile).subject
+    subject = subject_of_layer(layer, record.variant if record else "high-level")
     workload = make_workload(subject, INPUT_SEED, {})
     judge = Judge(workload.expected, workload.tolerance)
     ours = CpuFigure(OURS)

@@ -11,7 +11,7 @@ from typing import Any
 from mapper.device_profile import DeviceProfile
 from mapper.errors import NestmapError
 from mapper.layer_spec import LayerSpec
-from mapper.pipeline import generate_kernels
+from mapper.pipeline import generate_kernels, subject_of_layer
 from mapper.tuning_records import TuningRecord, best_record
 from nestmap.kernel_bench.cudnn import CudnnLayer
 from nestmap.kernel_bench.judging import Judge
@@ -165,7 +165,7 @@ def compare_layer(
     row = Row(layer)
     chosen = best_record(records, layer)
     lean = best_record(records, layer, max_extra_bytes=0)
-    subject = quest(layer, chosen.variant if chosen else "direct", profile).subject
+    subject = subject_of_layer(layer, chosen.variant if chosen else "high-level")
     workload = make_workload(subject, INPUT_SEED, {})
     judge = Judge(workload.expected, workload.tolerance)
     kernels: list[_Kernels] = []

@@ -11,16 +11,11 @@ from worker.measuring.driver_errors import plan_failure
 from worker.measuring.loaded_plan import LoadedPlan, Session
 
 
-def is_prepared(launch: Launch) -> bool:
-    """Whether a launch only makes something of the weights, once and before any run."""
-    return bool(getattr(launch, "prepared", False))
-
-
 def prepared_bytes(plan: HostPlan) -> int:
     """Bytes of the buffers that prepared launches write for later: packed weights."""
     made: set[str] = set()
     for launch in plan.launches:
-        if is_prepared(launch):
+        if launch.prepared:
             made |= set(launch.arguments)
     return sum(
         buffer.bytes
@@ -42,8 +37,8 @@ class SpanPlan(LoadedPlan):
         # Between two launches nothing but the launch itself may take time on the host.
         for launch, kernel in self._launches:
             kernel.set_args(*(self._buffers[name] for name in launch.arguments))
-        self._before = [pair for pair in self._launches if is_prepared(pair[0])]
-        self._timed = [pair for pair in self._launches if not is_prepared(pair[0])]
+        self._before = [pair for pair in self._launches if pair[0].prepared]
+        self._timed = [pair for pair in self._launches if not pair[0].prepared]
 
     def prepare(self) -> None:
         """Run the prepared launches; inputs must be filled. Raises PlanFailure."""

@@ -34,7 +34,8 @@ def test_a_search_leaves_records_from_which_both_comparisons_start(layer_file: s
     records, out = tmp_path / "records", tmp_path / "gpu.json"
     common = ("--device", "pocl", "--layers", layer_file, "--records", str(records))
     common += ("--layout", "NHWC")
-    text = run("gpu", *common, "--no-cudnn", "--candidates", "3", "--out", str(out))
+    text = run("gpu", *common, "--no-cudnn", "--candidates", "3", "--variant", "direct",
+               "--out", str(out))  # fmt: skip
     assert "tiny" in text
     value = json.loads(out.read_text())
     assert value["rows"][0]["best"]["failure"] == ""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mapper.errors import DeviceError
-from mapper.layer_spec import LayerSpec, named_layer
+from mapper.layer_spec import LayerSpec, Layout, named_layer
 from mapper.pipeline import assignment_to_json, subject_of_layer
 from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench.bench_file import gpu_rows, gpu_summary, gpu_value
@@ -96,9 +96,12 @@ def test_kernels_that_compute_something_else_are_wrong(
     assert row.best.failure.startswith("wrong") and row.best.times_ms == []
 
 
-def test_a_layer_without_a_record_says_how_to_get_one(session: Session):
+@pytest.mark.parametrize(
+    "layer", [SMALL, replace(SMALL, batch=2, groups=2, layout=Layout.NCHW)], ids=["plain", "other"]
+)
+def test_a_layer_without_a_record_says_how_to_get_one(session: Session, layer: LayerSpec):
     notes: list[str] = []
-    row = compare_layer(SMALL, [], session, profile_of(session.device), None, note=notes.append)
+    row = compare_layer(layer, [], session, profile_of(session.device), None, note=notes.append)
     assert row.best is None
     assert notes == ["small: no record for this device; --tune searches for one"]
 
@@ -216,7 +219,11 @@ def test_what_others_do_is_what_is_busy_beside_the_turn(tmp_path: Path):
 LAYERS = (
     SMALL,
     LayerSpec(3, 9, 8, 5, kernel_height=3, kernel_width=2, stride=2, pad_left=1, name="strided"),
-)
+    LayerSpec(
+        4, 9, 8, 6, pad_top=1, pad_right=2, name="everything",
+        batch=2, groups=2, stride_y=2, dilation_x=2, layout=Layout.NCHW,
+    ),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
