@@ -30,6 +30,7 @@ from nestmap.cli.output import (
     write_table,
     write_text,
 )
+from nestmap.cli.recorded import best_recorded
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
@@ -62,6 +63,9 @@ def kernel(
         ),
     ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw a mapping with --seed.")] = False,
+    best: Annotated[
+        bool, typer.Option("--best", help="The fastest mapping in the tuning records (layers).")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the source into a file.")
     ] = None,
@@ -84,6 +88,14 @@ def kernel(
     if mapping is not None and (pin or forbid or prefer):
         message = "a mapping is given, so nothing is left to pin, forbid or prefer"
         raise InputError(Problem("", message, mapping))
+    if best and (mapping is not None or sample or pin or forbid or prefer):
+        raise InputError(Problem("--best", "the records say which mapping, so none can be chosen"))
+    if best:
+        if mode is Mode.PAPER:
+            raise InputError(Problem("--best", "records are of the strict mode", mode.value))
+        request, assignment = best_recorded(x, variant, device)
+        _show(request, assignment, out, plan, json_output)
+        return
     request = prepare(x, variant, mode, device)
     request.subject.require_program()
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
@@ -103,6 +115,12 @@ def kernel(
         assignment = verdict.assignment
     if request.mode is Mode.PAPER:
         assignment = _with_values(request, assignment)
+    _show(request, assignment, out, plan, json_output)
+
+
+def _show(
+    request: Request, assignment: Assignment, out: Path | None, plan: bool, json_output: bool
+) -> None:
     host_plan = generate_kernels(request.subject, assignment)
     if out is not None:
         _write_file(out, host_plan.source)
