@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -181,3 +182,7 @@ def _scalar(op: Op, row: tuple[float, ...]) -> float:
             return row[0] * row[1] + row[2]
         case Op.SUM:
             return row[0]
+        case Op.DIV:
+            return row[0] / row[1]
+        case Op.EXP:
+            return exp(row[0])

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.type_check import check_program
+from mapper.ast_model.types import dimensions
 from mapper.layer_spec import LayerSpec
 from mapper.programs.high_level import high_level_convolution
 from mapper.rewrites.blocking import Blocking
-from mapper.rewrites.catalogue import CHAINS
+from mapper.rewrites.catalogue import CHAINS, blocked_program
 from mapper.rewrites.lowering import program_of
 from mapper.rewrites.parameters import tile_sizes
 from mapper.rewrites.rules import (
@@ -27,6 +28,7 @@ from mapper.rewrites.rules import (
     WeightsToLocal,
     WeightsToRegisters,
 )
+from mapper.rewrites.shape import Shape
 
 REWRITES: tuple[Rewrite, ...] = (
     FlattenPixels(),
@@ -82,10 +84,9 @@ def chains(draw: st.DrawFn, layer: LayerSpec) -> Blocking:
     return blocking
 
 
+@st.composite
 def values_of(draw: st.DrawFn, blocking: Blocking) -> dict[str, int]:
     """Values of the tuning parameters that the program's types accept."""
-    from mapper.rewrites.shape import Shape
-
     shape = Shape(blocking.layer, blocking.flat)
     sizes = dict(shape.sizes)
 
@@ -136,22 +137,22 @@ def buffers(layer: LayerSpec, seed: int) -> dict[str, np.ndarray]:
     sizes = dict(program.sizes)
     found = {}
     for item in program.inputs:
-        shape = []
-        type_ = item.type
-        while hasattr(type_, "length"):
-            shape.append(type_.length.evaluate(sizes))
-            type_ = type_.element
+        shape = [length.evaluate(sizes) for length in dimensions(item.type)[0]]
         found[item.name] = random.integers(-3, 4, shape).astype(np.float32)
     return found
 
 
-@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(
+    deadline=None,
+    max_examples=120,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(st.data(), layers())
 def test_every_chain_of_rewrites_computes_the_convolution(
     data: st.DataObject, layer: LayerSpec
 ) -> None:
     blocking = data.draw(chains(layer))
-    values = values_of(data.draw, blocking)
+    values = data.draw(values_of(blocking))
     if not values:
         return
     program = program_of(blocking)
@@ -164,7 +165,5 @@ def test_every_chain_of_rewrites_computes_the_convolution(
 
 @pytest.mark.parametrize("name", sorted(CHAINS))
 def test_the_offered_chains_type_check(name: str) -> None:
-    from mapper.rewrites.catalogue import blocked_program
-
     layer = LayerSpec(channels=8, height=14, width=14, filters=16, layout="NCHW")
     check_program(blocked_program(layer, name))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mapper.errors import InputError
-from mapper.layer_sets import layer_set_names, layer_of_name, load_layer_set
+from mapper.layer_sets import layer_of_name, layer_set_names, load_layer_set
 from mapper.layer_spec import VGG16_UNIQUE, named_layer
 
 NETWORKS = ("vgg16", "resnet50", "squeezenet1_0", "squeezenet1_1", "googlenet", "mobilenet_v2")
