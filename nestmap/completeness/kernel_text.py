@@ -16,7 +16,9 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _ID = re.compile(r"get_(local|group|global)_id\((\d)\)")
 _BARRIER = re.compile(r"barrier\([A-Z_| ]+\); ?")
 _ALWAYS = re.compile(r"if \(\(int\)0 < \d+\) \{")
-_STEP = re.compile(r"(\w+) \+= 1\) \{")
+_ROUNDS = re.compile(
+    r"for \(int (n_(\w+)) = 0; \1 < (\d+); \+\+\1\) \{ const int \2 = (?:\(int\))?0 \+ \1\*1;"
+)
 
 
 def normal_form(plan: HostPlan) -> str:
@@ -68,4 +70,5 @@ def _plain(text: str, launch: Launch) -> str:
         # Nobody to wait for.
         text = _BARRIER.sub("", text)
     text = _ALWAYS.sub("{", text)
-    return _STEP.sub(r"++\1) {", text)
+    # One thread makes its rounds one iteration at a time: a loop like any other.
+    return _ROUNDS.sub(r"for (int \2 = 0; \2 < \3; ++\2) {", text)
