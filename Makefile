@@ -3,16 +3,19 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
+DEV_STAMP := $(VENV)/.dev-stamp
 PEERS  := .venv-peers
 PEERS_STAMP := $(PEERS)/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format golden peers lock clean
+.PHONY: help venv dev demo test lint format golden peers lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 venv: $(STAMP)  ## create .venv from the lock; does nothing while the lock is unchanged
+
+dev: $(DEV_STAMP)  ## what tests and checks need too
 
 # Not on pyproject.toml: whoever changes dependencies there runs `make lock`, and the
 # changed lock brings the environment up to date.
@@ -24,23 +27,27 @@ $(STAMP): requirements.lock
 	command -v ld >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-linker.lock
 	touch $@
 
+$(DEV_STAMP): $(STAMP) requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	touch $@
+
 demo: venv  ## tune one small layer on this machine and show the front
 	$(BIN)/python -m nestmap.demo
 
 test: lint  ## everything CI checks: lint, types, layers, tests
 	$(BIN)/python -m pytest -n 2
 
-lint: venv  ## style, formatting, types and import contracts
+lint: dev  ## style, formatting, types and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-format: venv  ## put the code in its standard form
+format: dev  ## put the code in its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-golden: venv  ## write the golden texts anew; read the diff before committing it
+golden: dev  ## write the golden texts anew; read the diff before committing it
 	$(BIN)/python -m pytest -n 2 --update-golden
 
 peers: $(PEERS_STAMP)  ## create .venv-peers: what `nestmap bench spaces` and `bench cpu` measure beside nestmap
@@ -54,8 +61,11 @@ $(PEERS_STAMP): bench/peers/requirements.lock bench/peers/kernels.txt
 
 lock: venv  ## resolve pyproject.toml anew into requirements.lock (all platforms, hashes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
-	$(BIN)/uv pip compile pyproject.toml --quiet --universal --all-extras --generate-hashes \
+	$(BIN)/uv pip compile pyproject.toml --quiet --universal --extra source --generate-hashes \
 	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --quiet --universal --all-extras --generate-hashes \
+	    --constraint requirements.lock \
+	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements-dev.lock
 	$(BIN)/uv pip compile requirements-linker.in --quiet --universal --generate-hashes \
 	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements-linker.lock
 	$(BIN)/uv pip compile bench/peers/requirements.in --quiet --universal --generate-hashes \
