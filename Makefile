@@ -63,6 +63,9 @@ lock: venv  ## resolve pyproject.toml anew into requirements.lock (all platforms
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --extra source --generate-hashes \
 	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --quiet --universal --extra source --extra cluster --generate-hashes \
+	    --constraint requirements.lock \
+	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements-farm.lock
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --all-extras --generate-hashes \
 	    --constraint requirements.lock \
 	    --python-version 3.11 --custom-compile-command 'make lock' -o requirements-dev.lock
