@@ -11,7 +11,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, product
+from itertools import accumulate, islice, product
+from math import prod
 from random import Random
 from typing import Any, TypeVar
 
@@ -178,6 +179,44 @@ class JointSpace:
                 for part_codes in choice:
                     codes |= part_codes
                 yield {name: codes[name] for name in self._names if name in codes}
+
+    def completed(self, skip: int = 0) -> Iterator[dict[Variable, int]]:
+        """As :meth:`mappings`, in the same order, each with values that go with it, and without
+        the first ``skip``.
+
+        What goes with a mapping depends on its classes alone, so that mappings of the same
+        classes have the same values.
+        """
+        if not self._parts:
+            return
+        everything: Array = np.ones(self._universe_rows, np.bool_)
+        for chosen in self._feasible([], everything):
+            number = prod(code_class.paths for code_class in chosen)
+            if skip >= number:
+                skip -= number
+                continue
+            values = self._some_values(chosen)
+            lists = [
+                part.block.all_of(code_class)
+                for part, code_class in zip(self._parts, chosen, strict=True)
+            ]
+            for choice in islice(product(*lists), skip, None):
+                found = dict(values)
+                for part_codes in choice:
+                    found |= part_codes
+                yield {name: found[name] for name in self._names}
+            skip = 0
+
+    def _some_values(self, chosen: Sequence[CodeClass]) -> dict[Variable, int]:
+        """Values that go with classes which go together, always the same ones."""
+        both: Array = np.ones(self._universe_rows, np.bool_)
+        for part, code_class in zip(self._parts, chosen, strict=True):
+            both &= part.counts(code_class) > 0
+        random = Random(0)
+        found: dict[Variable, int] = {}
+        for part, code_class in zip(self._parts, chosen, strict=True):
+            found |= part.draw(code_class, int(np.argmax(both)), random)
+        return found
 
     def _feasible(self, chosen: list[CodeClass], allowed: Array) -> Iterator[tuple[CodeClass, ...]]:
         """Classes of all parts that go together, given those of the first parts."""

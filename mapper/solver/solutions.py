@@ -62,6 +62,11 @@ class Solutions(Protocol):
         """Every mapping once: codes only, or everything where there are no codes."""
         ...
 
+    def completed(self, skip: int = 0) -> Iterator[dict[Variable, int]]:
+        """Every mapping once but the first ``skip``, in the order of :meth:`mappings`, with
+        parameters and sizes that go with it (always the same ones)."""
+        ...
+
 
 class WholeSpace:
     """A space as one diagram that decides codes before all else."""
@@ -94,7 +99,7 @@ class WholeSpace:
         layers, start = self.diagram.layers, np.zeros(1, np.int64)
         rank = random.randrange(self.count_mappings())
         found = walk(layers[: self._codes], self._prefixes, start, [rank])
-        state = self._end_of(found)
+        state = self._end_of(found, 0)
         behind = int(self.diagram.suffixes[self._codes][state])
         later = self.diagram.completions(
             self._codes, np.array([state], np.int64), [random.randrange(behind)]
@@ -102,16 +107,16 @@ class WholeSpace:
         chosen = {name: int(column[0]) for name, column in (found | later).items()}
         return self._in_order(chosen)
 
-    def _end_of(self, chosen: dict[Variable, Array]) -> int:
-        """The state in which a choice of codes ends."""
+    def _end_of(self, chosen: dict[Variable, Array], place: int) -> int:
+        """The state in which one of some choices of codes ends."""
         state = 0
         for layer in self.diagram.layers[: self._codes]:
-            value = int(chosen[layer.variable][0])
+            value = int(chosen[layer.variable][place])
             first, last = int(layer.starts[state]), int(layer.starts[state + 1])
-            place = next(
+            taken = next(
                 arc for arc in range(first, last) if layer.domain[layer.value[arc]] == value
             )
-            state = int(layer.target[place])
+            state = int(layer.target[taken])
         return state
 
     def _in_order(self, chosen: dict[Variable, int]) -> dict[Variable, int]:
@@ -127,16 +132,33 @@ class WholeSpace:
 
     def mappings(self) -> Iterator[dict[Variable, int]]:
         """See :class:`Solutions`."""
+        for number, found in self._choices(0):
+            columns = {name: column.tolist() for name, column in found.items()}
+            for place in range(number):
+                yield self._in_order({name: column[place] for name, column in columns.items()})
+
+    def completed(self, skip: int = 0) -> Iterator[dict[Variable, int]]:
+        """See :class:`Solutions`."""
+        for number, found in self._choices(skip):
+            for place in range(number):
+                codes = {name: int(column[place]) for name, column in found.items()}
+                state = np.array([self._end_of(found, place)], np.int64)
+                later = self.diagram.completions(self._codes, state, [0])
+                values = {name: int(column[0]) for name, column in later.items()}
+                yield self._in_order(codes | values)
+
+    def _choices(self, begin: int) -> Iterator[tuple[int, dict[Variable, Array]]]:
+        """All choices of codes from a rank on, some at a time, and how many these are."""
         if not self.diagram.count:
             return
         layers = self.diagram.layers[: self._codes]
         total = self.count_mappings()
-        for begin in range(0, total, _BATCH):
-            ranks = range(begin, min(begin + _BATCH, total))
-            found = walk(layers, self._prefixes, np.zeros(len(ranks), np.int64), list(ranks))
-            columns = {name: column.tolist() for name, column in found.items()}
-            for place in range(len(ranks)):
-                yield self._in_order({name: column[place] for name, column in columns.items()})
+        for start in range(begin, total, _BATCH):
+            ranks = range(start, min(start + _BATCH, total))
+            yield (
+                len(ranks),
+                walk(layers, self._prefixes, np.zeros(len(ranks), np.int64), list(ranks)),
+            )
 
 
 class FactoredSpace:
@@ -166,8 +188,12 @@ class FactoredSpace:
 
     def mappings(self) -> Iterator[dict[Variable, int]]:
         """See :class:`Solutions`."""
+        return self.completed()
+
+    def completed(self, skip: int = 0) -> Iterator[dict[Variable, int]]:
+        """See :class:`Solutions`."""
         total = self.factors.count
-        for begin in range(0, total, _BATCH):
+        for begin in range(skip, total, _BATCH):
             ranks = range(begin, min(begin + _BATCH, total))
             yield from self.factors.at_ranks(ranks).assignments()
 
