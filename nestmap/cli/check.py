@@ -9,20 +9,18 @@ import typer
 
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import LimitError
-from mapper.pipeline import Assignment, answer_to_json
+from mapper.pipeline import Assignment
 from mapper.solver.restrictions import Restrictions
-from mapper.solver.space import Violation
 from mapper.tuning_space.configuration import configuration_from_json
-from nestmap.cli.exit_codes import ExitCode
-from nestmap.cli.explanations import (
+from nestmap.answers import (
     EmptySpaceError,
+    assumed_to_json,
     conflict_to_json,
-    empty_space_error,
-    maps_text,
     nearest_to_json,
-    write_conflict,
-    write_nearest,
+    violation_to_json,
 )
+from nestmap.cli.exit_codes import ExitCode
+from nestmap.cli.explanations import explained, maps_text, write_conflict, write_nearest
 from nestmap.cli.output import Progress, note, write_json, write_table, write_text
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
@@ -31,7 +29,6 @@ from nestmap.cli.request import (
     JsonOption,
     ModeOption,
     PinOption,
-    Request,
     SeedOption,
     TimeLimitOption,
     VariantOption,
@@ -41,6 +38,7 @@ from nestmap.cli.request import (
 )
 from nestmap.device_limits import DEFAULT_DEVICE
 from nestmap.mappings import Given, Verdict, judge, read_mapping
+from nestmap.requests import Request
 from nestmap.restrictions import read_restrictions
 from nestmap.subjects import read_bounded
 
@@ -90,7 +88,7 @@ def check(
         violations = [violation_to_json(violation) for violation in verdict.violations]
         write_json(
             {"valid": verdict.valid, "mode": mode.value, "violations": violations,
-             "assumed": _assumed(request, verdict), **more}
+             "assumed": assumed_to_json(request.subject, verdict.assumed), **more}
         )  # fmt: skip
     if not verdict.valid:
         raise typer.Exit(ExitCode.NEGATIVE)
@@ -115,33 +113,15 @@ def read_file(request: Request, name: str) -> Given:
     return given
 
 
-def violation_to_json(violation: Violation) -> dict[str, Any]:
-    """A violation as a JSON value."""
-    return {
-        "rule": violation.rule,
-        "maps": list(violation.maps),
-        "buffer": violation.buffer,
-        "sentence": violation.sentence,
-        "remedy": violation.remedy,
-        "constraint": violation.constraint,
-    }
-
-
 def _judged(request: Request, given: Given, time_limit: float) -> Verdict:
     with Progress("checking"):
         return judge(request.space, given.assignment, seconds_or_none(time_limit))
 
 
-def _assumed(request: Request, verdict: Verdict) -> dict[str, Any]:
-    assumed = answer_to_json(request.subject, verdict.assumed)
-    assumed.pop("mapping", None)
-    return assumed
-
-
 def _write_verdict(request: Request, verdict: Verdict) -> None:
     count = len(verdict.violations)
     write_text("valid" if verdict.valid else f"invalid: {count} violation{'s' * (count != 1)}")
-    for what, values in _assumed(request, verdict).items():
+    for what, values in assumed_to_json(request.subject, verdict.assumed).items():
         chosen = ", ".join(f"{name}={value}" for name, value in values.items())
         if chosen:
             write_text(f"assumed {what.replace('_', ' ')}: {chosen}")
@@ -156,7 +136,7 @@ def _completion_conflict(
 ) -> dict[str, Any]:
     """Why no tuning parameters and local sizes go with what is given."""
     request = replace(request, restrictions=Restrictions(given))
-    error = empty_space_error(request, seconds_or_none(time_limit))
+    error = explained(request, seconds_or_none(time_limit))
     if not isinstance(error, EmptySpaceError):
         return {"completion_conflict": None}
     if not json_output:
@@ -183,7 +163,7 @@ def _nearest(
         if not json_output:
             write_nearest(request.subject, found)
         return {"nearest": nearest_to_json(request.subject, found)}
-    error = empty_space_error(request, limit_s)
+    error = explained(request, limit_s)
     if not json_output:
         write_text(error.problems[0].message)
     if not isinstance(error, EmptySpaceError):

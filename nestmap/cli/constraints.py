@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any
 
 from mapper.constraint_rules.predicate import to_text
-from mapper.constraint_rules.rule import Constraint, Mode
+from mapper.constraint_rules.rule import Mode
 from mapper.pipeline import rule_counts
+from nestmap.answers import constraint_to_json
 from nestmap.cli.output import write_json, write_table
 from nestmap.cli.request import (
     DeviceOption,
@@ -50,20 +50,6 @@ def constraints(
         *counts.preferences.items(),
     ]
     write_table(("rule", "constraints"), rows, right=("constraints",))
-
-
-def constraint_to_json(constraint: Constraint) -> dict[str, Any]:
-    """A constraint instance as a JSON value."""
-    return {
-        "id": constraint.id,
-        "rule": constraint.rule,
-        "subjects": list(constraint.subjects),
-        "buffer": constraint.buffer,
-        "predicate": to_text(constraint.predicate),
-        "provenance": str(constraint.provenance),
-        "sentence": constraint.sentence,
-        "remedy": constraint.remedy,
-    }
 
 
 def _shortened(text: str) -> str:

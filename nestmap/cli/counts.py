@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
 import typer
 
 from mapper.constraint_rules.rule import Mode
-from mapper.errors import LimitError, Problem
-from mapper.pipeline import rule_counts
 from mapper.solver.space import Space
+from nestmap.answers import constraint_counts
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_table, write_text
-from nestmap.cli.request import Request, seconds_or_none
-
-# The six kinds of CC'22, Table 4, and the rules that make up each in paper mode.
-TABLE_4: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("private memory", ("private-memory-scoping",)),
-    ("shared memory", ("shared-memory-scoping",)),
-    ("duplicate scheduling", ("duplicate-scheduling",)),
-    ("local thread indexing dimensionality", ("thread-dimensionality",)),
-    ("local thread indexing hierarchy", ("local-hierarchy",)),
-    ("exhaustive thread indexing", ("exhaustive-indexing",)),
-)
-
-
-def table_4(counts: dict[str, int]) -> dict[str, int]:
-    """The numbers of constraint instances in the six kinds of CC'22, Table 4."""
-    return {name: sum(counts.get(rule, 0) for rule in rules) for name, rules in TABLE_4}
+from nestmap.cli.request import seconds_or_none
+from nestmap.requests import Request
 
 
 def write_count(
@@ -45,11 +29,16 @@ def write_count(
     ``joint`` counts assignments of codes, parameters and sizes instead of mappings; ``stratify``
     adds the number for each set of dimensions.
     """
+    # Loads the solver: half a second that --help and usage errors should not take.
+    from mapper.solver.limits import SolveLimits, Watch
+    from nestmap.finding import counted, counted_by_strata
+
+    watch = Watch(SolveLimits(time_s=seconds_or_none(time_limit)))
     with Progress("counting"):
-        number, complete = _count(space, time_limit, joint)
+        number, complete = counted(space, joint, watch)
         strata: dict[str, int] | None = None
         if stratify and complete:
-            strata = dict(_strata(space, time_limit, joint))
+            strata = dict(counted_by_strata(space, joint, watch))
     if request.subject.tuning_space is not None:
         _write_configurations(request, number, complete, json_output)
     else:
@@ -57,38 +46,6 @@ def write_count(
     if not complete:
         note(f"not everything was counted within {time_limit:g} s: --time-limit gives more")
         raise typer.Exit(ExitCode.LIMIT)
-
-
-def _count(space: Space, time_limit: float, joint: bool) -> tuple[int, bool]:
-    # Loads the solver: half a second that --help and usage errors should not take.
-    from mapper.solver.counting import count_assignments, count_mappings
-    from mapper.solver.limits import SolveLimits, Watch
-
-    watch = Watch(SolveLimits(time_s=seconds_or_none(time_limit)))
-    if not joint:
-        found = count_mappings(space, watch=watch)
-        return found.mappings, found.complete
-    try:
-        return count_assignments(space, watch=watch), True
-    except LimitError:
-        if watch.left_s != 0:
-            raise
-        # At least as many as there are mappings, but these may take as long.
-        return 0, False
-
-
-def _strata(space: Space, time_limit: float, joint: bool) -> Iterator[tuple[str, int]]:
-    from mapper.solver.strata import by_dimensions
-
-    for dimensions, part in by_dimensions(space):
-        number, complete = _count(part, time_limit, joint)
-        if not complete:
-            raise LimitError(
-                Problem("--stratify", "the time limit was reached", f"{time_limit:g} s", "",
-                        "--time-limit")
-            )  # fmt: skip
-        if number:
-            yield " ".join(map(str, dimensions)) or "none", number
 
 
 def _write_configurations(request: Request, number: int, complete: bool, json_output: bool) -> None:
@@ -111,21 +68,17 @@ def _write_mappings(
     joint: bool,
     json_output: bool,
 ) -> None:
-    counts = rule_counts(request.space, request.mode)
-    rules = counts.constraints
+    counts = constraint_counts(request)
     if json_output:
         result: dict[str, object] = {
             "count" if complete else "at_least": number,
             "of": "assignments" if joint else "mappings",
             "complete": complete,
             "mode": request.mode.value,
-            "constraints": rules,
-            "preferences": counts.preferences,
+            **counts,
         }
         if strata is not None:
             result["by_dimensions"] = strata
-        if request.mode is Mode.PAPER:
-            result["table4"] = table_4(rules)
         write_json(result)
         return
     what = "assignments of schedules, parameters and local sizes" if joint else "mappings"
@@ -133,9 +86,10 @@ def _write_mappings(
     if strata is not None:
         write_table(("dimensions used", what.split(" ")[0]), strata.items(),
                     right=(what.split(" ")[0],))  # fmt: skip
+    rules, preferences = counts["constraints"], counts["preferences"]
     write_table(("rule", "constraints"), rules.items(), right=("constraints",))
-    write_table(("preference", "constraints"), counts.preferences.items(), right=("constraints",))
+    write_table(("preference", "constraints"), preferences.items(), right=("constraints",))
     if request.mode is Mode.PAPER:
-        kinds = table_4(rules)
+        kinds = counts["table4"]
         rows = [*kinds.items(), ("all six", sum(kinds.values()))]
         write_table(("CC'22, Table 4", "constraints"), rows, right=("constraints",))

@@ -1,21 +1,16 @@
-"""Explanations as tables and as JSON: the nearest valid mapping, and why there is none."""
+"""Explanations as tables: the nearest valid mapping, and why there is none."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mapper.constraint_rules.predicate import (
-    CodeVariable,
-    LocalSizeVariable,
-    ParameterVariable,
-    Variable,
-    value_text,
-)
-from mapper.errors import LimitError, Problem, UnsatisfiableError
-from mapper.pipeline import Subject, answer_to_json
+from mapper.constraint_rules.predicate import CodeVariable, Variable, value_text
+from mapper.errors import UnsatisfiableError
+from mapper.pipeline import Subject
 from mapper.schedule import Level, ScheduleCode
+from nestmap.answers import empty_space_error, variable_kind
 from nestmap.cli.output import Progress, write_table, write_text
-from nestmap.cli.request import Request
+from nestmap.requests import Request
 from nestmap.restrictions import option_name
 
 if TYPE_CHECKING:  # the solver takes half a second to load
@@ -32,57 +27,10 @@ _LEVELS = {
 }
 
 
-class EmptySpaceError(UnsatisfiableError):
-    """No mapping is valid, and what cannot hold together is known."""
-
-    def __init__(self, problem: Problem, conflict: Conflict) -> None:
-        super().__init__(problem)
-        self.conflict = conflict
-
-
-def empty_space_error(request: Request, time_limit_s: float | None) -> UnsatisfiableError:
-    """The error that says why a space, known to be empty under the restrictions, is so.
-
-    Without a conflict where none was found in time.
-    """
-    from mapper.solver.explanation import explain_conflict
-
-    restrictions = request.restrictions
-    problem = Problem(
-        request.subject.label,
-        f"no {request.subject.answer} satisfies the constraints"
-        + (" and the restrictions" * restrictions.narrows),
-        "",
-        "",
-        "fewer restrictions" if restrictions.narrows else "nestmap constraints lists them",
-    )
-    try:
-        with Progress("explaining"):
-            conflict = explain_conflict(request.space, restrictions, time_limit_s=time_limit_s)
-    except LimitError:
-        return UnsatisfiableError(problem)
-    if conflict is None:
-        raise AssertionError("a space that was found empty has a valid mapping")
-    return EmptySpaceError(problem, conflict)
-
-
-def conflict_to_json(conflict: Conflict) -> dict[str, Any]:
-    """A conflict as a JSON value; a part has the fields of a violation and its ``kind``."""
-    return {
-        "minimal": conflict.minimal,
-        "parts": [
-            {
-                "kind": part.kind.value,
-                "rule": part.rule,
-                "maps": list(part.maps),
-                "buffer": part.buffer,
-                "sentence": part.sentence,
-                "remedy": part.remedy,
-                "constraint": part.constraint,
-            }
-            for part in conflict.parts
-        ],
-    }
+def explained(request: Request, time_limit_s: float | None) -> UnsatisfiableError:
+    """:func:`nestmap.answers.empty_space_error`, with a word on the terminal meanwhile."""
+    with Progress("explaining"):
+        return empty_space_error(request, time_limit_s)
 
 
 def write_conflict(conflict: Conflict) -> None:
@@ -102,24 +50,6 @@ def write_conflict(conflict: Conflict) -> None:
     )
 
 
-def nearest_to_json(subject: Subject, found: Nearest) -> dict[str, Any]:
-    """The nearest mapping: ``assignment`` is what ``check`` and ``kernel`` read."""
-    return {
-        "assignment": answer_to_json(subject, found.assignment),
-        "proven": found.proven,
-        "changes": [
-            {
-                "what": _what(change.variable),
-                "name": option_name(change.variable),
-                "from": _written(change.variable, change.before),
-                "to": _written(change.variable, change.after),
-                "sentence": _sentence(change.variable, change.before, change.after),
-            }
-            for change in found.changes
-        ],
-    }
-
-
 def write_nearest(subject: Subject, found: Nearest) -> None:
     """What has to change, as a table."""
     count = len(found.changes)
@@ -133,7 +63,7 @@ def write_nearest(subject: Subject, found: Nearest) -> None:
         ("change", "from", "to"),
         (
             (
-                f"{_what(change.variable)} {option_name(change.variable)}",
+                f"{variable_kind(change.variable)} {option_name(change.variable)}",
                 value_in_words(change.variable, change.before),
                 value_in_words(change.variable, change.after),
             )
@@ -161,24 +91,3 @@ def value_in_words(variable: Variable, value: int) -> str:
         if code.dimension is not None:
             words += f", dimension {code.dimension}"
     return f"{code.short_name}: {words}"
-
-
-def _what(variable: Variable) -> str:
-    match variable:
-        case CodeVariable():
-            return "map"
-        case ParameterVariable():
-            return "parameter"
-        case LocalSizeVariable():
-            return "local size"
-
-
-def _written(variable: Variable, value: int) -> int | str:
-    """A value as JSON has it: the number, or the label where the parameter has labels."""
-    labelled = isinstance(variable, ParameterVariable) and variable.labels
-    return value_text(variable, value) if labelled else value
-
-
-def _sentence(variable: Variable, before: int, after: int) -> str:
-    texts = (value_text(variable, value) for value in (before, after))
-    return f"{_what(variable)} {option_name(variable)}: {' → '.join(texts)}"

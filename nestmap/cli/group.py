@@ -13,8 +13,9 @@ import typer
 from typer.core import TyperGroup
 
 from mapper.errors import NestmapError, Problem
+from nestmap.answers import EmptySpaceError, conflict_to_json
 from nestmap.cli.exit_codes import ExitCode, exit_code_of, kind_of_error
-from nestmap.cli.explanations import EmptySpaceError, conflict_to_json, write_conflict
+from nestmap.cli.explanations import write_conflict
 from nestmap.cli.output import write_problems
 
 DEBUG_VARIABLE = "NESTMAP_DEBUG"

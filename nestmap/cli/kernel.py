@@ -18,9 +18,10 @@ from mapper.pipeline import (
     generate_kernels,
 )
 from mapper.solver.restrictions import narrowed
-from nestmap.cli.check import judge_file, violation_to_json
+from nestmap.answers import violation_to_json
+from nestmap.cli.check import judge_file
 from nestmap.cli.exit_codes import ExitCode
-from nestmap.cli.explanations import empty_space_error
+from nestmap.cli.explanations import explained
 from nestmap.cli.output import (
     Progress,
     mapping_fields,
@@ -141,7 +142,7 @@ def _drawn(request: Request, seed: int, time_limit: float) -> Assignment:
         with Progress("drawing a mapping"):
             return next(iter(sample(space, 1, seed, pins)))
     except UnsatisfiableError:
-        raise empty_space_error(request, seconds_or_none(time_limit)) from None
+        raise explained(request, seconds_or_none(time_limit)) from None
 
 
 def _preferred(request: Request, time_limit: float) -> Assignment:
@@ -152,7 +153,7 @@ def _preferred(request: Request, time_limit: float) -> Assignment:
     with Progress("looking for the best mapping"):
         found = best(request.space, request.restrictions, time_limit_s=limit_s)
     if found is None:
-        raise empty_space_error(request, limit_s)
+        raise explained(request, limit_s)
     if not found.proven:
         note("a mapping that meets the preferences better was not ruled out: --time-limit")
     return dict(found.assignment)

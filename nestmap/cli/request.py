@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from mapper.constraint_rules.rule import Mode, RuleOptions
-from mapper.device_profile import DeviceProfile
-from mapper.errors import InputError, Problem
-from mapper.pipeline import Subject, derive_space
-from mapper.solver.restrictions import UNRESTRICTED, Restrictions
-from mapper.solver.space import Space
+from mapper.constraint_rules.rule import Mode
 from nestmap.device_limits import limits_of_device
+from nestmap.requests import Request, request_about
 from nestmap.subjects import load_subject
 
 XArgument = Annotated[
@@ -75,31 +70,11 @@ PreferOption = Annotated[
 DEFAULT_TIME_LIMIT_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is asked about: a subject, on a device, under the rules of a mode.
-
-    ``space`` is everything that these leave, ``restrictions`` what the user leaves of it.
-    """
-
-    subject: Subject
-    device: DeviceProfile
-    mode: Mode
-    space: Space
-    restrictions: Restrictions = UNRESTRICTED
-
-
 def prepare(x: str, variant: str | None, mode: Mode, device: str) -> Request:
     """Load what X names and derive its space."""
     # The device first: it is the cheaper one to be wrong.
     limits = limits_of_device(device)
-    subject = load_subject(x, variant)
-    if subject.tuning_space is not None and mode is Mode.PAPER:
-        raise InputError(
-            Problem("--mode", "a tuning space states its constraints itself, so no rules are read",
-                    mode.value, "leave --mode out")
-        )  # fmt: skip
-    return Request(subject, limits, mode, derive_space(subject, mode, limits, RuleOptions()))
+    return request_about(load_subject(x, variant), limits, mode, "--mode")
 
 
 def seconds_or_none(time_limit: float) -> float | None:

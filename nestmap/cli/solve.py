@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mapper.constraint_rules.catalogue import contexts_of
-from mapper.constraint_rules.predicate import CodeVariable
 from mapper.constraint_rules.rule import Mode
-from mapper.errors import InputError, LimitError, Problem, UnsatisfiableError
+from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Assignment, answer_to_json
 from mapper.solver.restrictions import narrowed
 from mapper.solver.space import Space
 from nestmap.cli.counts import write_count
 from nestmap.cli.drawing import write_mapping
-from nestmap.cli.explanations import empty_space_error
+from nestmap.cli.explanations import explained
 from nestmap.cli.output import Progress, note, write_json
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
@@ -29,7 +26,6 @@ from nestmap.cli.request import (
     ModeOption,
     PinOption,
     PreferOption,
-    Request,
     SeedOption,
     TimeLimitOption,
     VariantOption,
@@ -38,7 +34,11 @@ from nestmap.cli.request import (
     seconds_or_none,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
+from nestmap.requests import Request
 from nestmap.restrictions import read_restrictions
+
+if TYPE_CHECKING:
+    from mapper.solver.limits import Watch
 
 DEFAULT_LIMIT = 10
 
@@ -110,6 +110,8 @@ def solve(
             Problem("", "a tuning space has no dimensions", "--stratify or --up-to-symmetry")
         )
     if up_to_symmetry:
+        from nestmap.finding import without_symmetric
+
         space = without_symmetric(request, space)
     if count:
         write_count(request, space, time_limit, json_output, joint=joint, stratify=stratify)
@@ -121,7 +123,7 @@ def solve(
         most = (0 if json_output else DEFAULT_LIMIT) if limit is None else limit
         if prefer:
             _enumerate_preferred(request, most or None, time_limit, json_output)
-        elif _is_tree(request) or request.subject.tuning_space is not None:
+        elif request.is_tree or request.subject.tuning_space is not None:
             _enumerate_mappings(request, space, most or None, time_limit, json_output)
         else:
             _enumerate(request, space, most or None, time_limit, seed, json_output)
@@ -146,10 +148,6 @@ def _score(request: Request, assignment: Assignment) -> str:
     if not preferred or any(variable not in assignment for variable, _ in preferred):
         return ""
     return f", preferences met {request.restrictions.score(assignment)}"
-
-
-def _is_tree(request: Request) -> bool:
-    return bool(request.subject.nests) and request.subject.program is None
 
 
 def _enumerate(
@@ -202,50 +200,12 @@ def _enumerate_preferred(
     request: Request, limit: int | None, time_limit: float, json_output: bool
 ) -> None:
     """Everything by descending preference."""
-    found = _by_preference(request, time_limit)
+    from nestmap.finding import by_preference
+
+    found = by_preference(request, _watch(time_limit))
     number = _write(request, islice(found, limit), json_output)
     complete = limit is None or number < limit or next(found, None) is None
     _report_end(request, number, limit, complete, time_limit)
-
-
-def _by_preference(request: Request, time_limit: float) -> Iterator[Assignment]:
-    from mapper.solver.preferences import levels
-
-    limit_s = seconds_or_none(time_limit)
-    started = time.monotonic()
-    # Of a tree a mapping stands where its best local sizes are, and once.
-    given: set[tuple[int, ...]] = set()
-    number = 0
-    for _, level in levels(request.space, request.restrictions, time_limit_s=limit_s):
-        left_s = None if limit_s is None else max(0.0, limit_s - (time.monotonic() - started))
-        for assignment in _level(request, level, left_s):
-            if assignment is None:
-                raise _out_of_time(request, number, time_limit)
-            if _is_tree(request):
-                key = tuple(assignment.values())
-                if key in given:
-                    continue
-                given.add(key)
-            number += 1
-            yield assignment
-
-
-def _level(request: Request, level: Space, left_s: float | None) -> Iterator[Assignment | None]:
-    """Everything in one level of preference; None in the end if the time was over before."""
-    from mapper.solver.counting import Mappings
-    from mapper.solver.enumeration import enumerate_assignments
-
-    pins = request.restrictions.pins
-    if _is_tree(request):
-        mappings = Mappings(level, pins, time_limit_s=left_s)
-        yield from mappings
-        complete = mappings.complete
-    else:
-        with enumerate_assignments(level, pins, time_limit_s=left_s) as found:
-            yield from found
-            complete = found.complete is True
-    if not complete:
-        yield None
 
 
 def _report_end(
@@ -253,7 +213,7 @@ def _report_end(
 ) -> None:
     if complete:
         if number == 0:
-            raise empty_space_error(request, seconds_or_none(time_limit))
+            raise explained(request, seconds_or_none(time_limit))
         return
     if limit is not None and number >= limit:
         note(f"there are more than these {number}: --limit 0 writes all, --count counts them")
@@ -270,39 +230,15 @@ def _out_of_time(request: Request, number: int, time_limit: float) -> LimitError
     )  # fmt: skip
 
 
-def without_symmetric(request: Request, space: Space) -> Space:
-    """The space with one of the mappings that differ by permuted dimensions."""
-    from mapper.solver.strata import up_to_symmetry
-
-    kernels = [
-        [CodeVariable(map_id) for map_id in context.map_ids]
-        for context in contexts_of(request.subject.nests)
-    ]
-    return up_to_symmetry(space, kernels)
-
-
 def _sampled(
     request: Request, space: Space, number: int, seed: int, time_limit: float, joint: bool
 ) -> Iterator[Assignment]:
-    from mapper.solver.limits import SolveLimits, Watch
-    from mapper.solver.sampling import Measure, sample
+    from nestmap.finding import drawn
 
     given = 0
-    measure = Measure.ASSIGNMENTS if joint else Measure.MAPPINGS
-    watch = Watch(SolveLimits(time_s=seconds_or_none(time_limit)))
-    try:
-        for assignment in sample(space, number, seed, measure=measure, watch=watch):
-            yield assignment
-            given += 1
-    except UnsatisfiableError:
-        raise empty_space_error(request, seconds_or_none(time_limit)) from None
-    except LimitError as error:
-        if watch.left_s != 0:
-            raise
-        raise LimitError(
-            Problem("", "the time limit was reached", f"{given} of {number} samples", "",
-                    "--time-limit")
-        ) from error  # fmt: skip
+    for assignment in drawn(request, space, number, seed, joint, _watch(time_limit)):
+        yield assignment
+        given += 1
     if given < number:
         note(f"there are no more than these {given}")
 
@@ -311,15 +247,12 @@ def _stratified(
     request: Request, space: Space, number: int, seed: int, time_limit: float, joint: bool
 ) -> Iterator[Assignment]:
     """As many from each stratum as from the next, as far as they have as many."""
-    from mapper.solver.counting import count_mappings
-    from mapper.solver.limits import SolveLimits, Watch
-    from mapper.solver.strata import by_dimensions
+    from nestmap.finding import drawn_by_strata
 
-    watch = Watch(SolveLimits(time_s=seconds_or_none(time_limit)))
-    parts = [part for _, part in by_dimensions(space) if count_mappings(part, watch=watch).mappings]
-    if not parts:
-        raise empty_space_error(request, seconds_or_none(time_limit))
-    for place, part in enumerate(parts):
-        share = number // len(parts) + (place < number % len(parts))
-        if share:
-            yield from _sampled(request, part, share, seed + place, time_limit, joint)
+    yield from drawn_by_strata(request, space, number, seed, joint, _watch(time_limit))
+
+
+def _watch(time_limit: float) -> Watch:
+    from mapper.solver.limits import SolveLimits, Watch
+
+    return Watch(SolveLimits(time_s=seconds_or_none(time_limit)))

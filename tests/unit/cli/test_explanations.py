@@ -12,14 +12,10 @@ from typer.testing import CliRunner, Result
 from mapper.constraint_rules.predicate import CodeVariable
 from mapper.solver.explanation import Conflict
 from mapper.solver.nearest import Change, Nearest
+from nestmap.answers import conflict_to_json, nearest_to_json
 from nestmap.cli import app
 from nestmap.cli.exit_codes import ExitCode
-from nestmap.cli.explanations import (
-    conflict_to_json,
-    nearest_to_json,
-    write_conflict,
-    write_nearest,
-)
+from nestmap.cli.explanations import write_conflict, write_nearest
 from nestmap.subjects import load_subject
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -1,0 +1,46 @@
+"""What a command or a service is asked about: a subject on a device under the rules of a mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, Problem
+from mapper.pipeline import Subject, derive_space
+from mapper.solver.restrictions import UNRESTRICTED, Restrictions
+from mapper.solver.space import Space
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A subject with its space; ``space`` is everything that device and mode leave,
+    ``restrictions`` what the user leaves of it."""
+
+    subject: Subject
+    device: DeviceProfile
+    mode: Mode
+    space: Space
+    restrictions: Restrictions = UNRESTRICTED
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether it is about a bare nest tree, of which nothing but mappings is known."""
+        return bool(self.subject.nests) and self.subject.program is None
+
+
+def request_about(
+    subject: Subject, device: DeviceProfile, mode: Mode, mode_field: str = "mode"
+) -> Request:
+    """The request about everything valid; InputError names ``mode_field`` where a tuning space
+    is asked about in paper mode."""
+    if subject.tuning_space is not None and mode is Mode.PAPER:
+        raise InputError(
+            Problem(
+                mode_field,
+                "a tuning space states its constraints itself, so no rules are read",
+                mode.value,
+                f"leave {mode_field} out",
+            )
+        )
+    return Request(subject, device, mode, derive_space(subject, mode, device, RuleOptions()))
