@@ -1,0 +1,222 @@
+"""Who asks, and what they may reach.
+
+A token is ``nm_<id>.<secret>``; the store keeps a hash of it. Its scope is ``admin``, ``user``
+or ``device``; a token of a device names the one device that it is for. Every route states its
+:class:`Access`; there is none that is open because nobody thought of it (:mod:`api.routing`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from api.problems import ProblemError
+
+COOKIE = "nestmap_session"
+MAX_TOKEN_CHARACTERS = 200
+_TOKEN = re.compile(r"nm_[A-Za-z0-9_-]{1,64}\.[A-Za-z0-9_-]{16,120}")
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_MAX_ADDRESSES = 10_000
+_MAX_CACHED = 10_000
+_MINUTE_S = 60.0
+
+
+class Role(StrEnum):
+    """What a token is for."""
+
+    ADMIN = "admin"
+    USER = "user"
+    DEVICE = "device"
+
+
+class Access(StrEnum):
+    """Who reaches a route. ``OWN_DEVICE`` is a device, and of devices only the one named."""
+
+    PUBLIC = "public"
+    USER = "user"
+    ADMIN = "admin"
+    OWN_DEVICE = "own-device"
+    USER_OR_DEVICE = "user-or-device"
+
+
+_ROLES: dict[Access, frozenset[Role]] = {
+    Access.PUBLIC: frozenset(Role),
+    Access.USER: frozenset({Role.USER, Role.ADMIN}),
+    Access.ADMIN: frozenset({Role.ADMIN}),
+    Access.OWN_DEVICE: frozenset({Role.DEVICE}),
+    Access.USER_OR_DEVICE: frozenset(Role),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whose token it is: ``id`` is the token's public part, for logs; never the secret."""
+
+    id: str
+    role: Role
+    device_id: str | None = None
+
+
+ANONYMOUS = None
+
+
+class Authenticator:
+    """Finds the principal of a request and refuses those that may not pass.
+
+    ``verify`` looks a token up; it is asked again for the same token only after ``cache_s``.
+    """
+
+    def __init__(
+        self,
+        verify: Callable[[str], Awaitable[Principal | None]],
+        *,
+        cache_s: float,
+        failures_per_minute: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._verify = verify
+        self._cache_s = cache_s
+        self._clock = clock
+        self._cache: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+        self._failures = FailureLimit(failures_per_minute, clock)
+
+    def forget_tokens(self) -> None:
+        """Look every token up again: one was revoked."""
+        self._cache.clear()
+
+    async def admit(self, request: Request, access: Access) -> Principal | None:
+        """The principal of a request to a route of this access; None for anonymous ones.
+
+        Raises ProblemError 401, 403 or 429.
+        """
+        if access is Access.PUBLIC:
+            return ANONYMOUS
+        principal = await self.principal_of(request)
+        if principal is None:
+            raise _unauthenticated("no token was sent")
+        if principal.role not in _ROLES[access]:
+            raise ProblemError("forbidden", f"a token of scope {principal.role} does not reach it")
+        named = request.path_params.get("device_id")
+        if principal.role is Role.DEVICE and named is not None and named != principal.device_id:
+            raise ProblemError("forbidden", "the token is of another device")
+        return principal
+
+    async def principal_of(self, request: Request) -> Principal | None:
+        """Whose token the request carries; None if it carries none.
+
+        Raises ProblemError 401 for one that is not valid, 429 after too many of these, and 403
+        for a cookie that another site may have sent.
+        """
+        token = _token_of(request)
+        if token is None:
+            return None
+        key = hashlib.sha256(token.encode()).digest()
+        now = self._clock()
+        cached = self._cache.get(key)
+        if cached is not None and now - cached[0] < self._cache_s:
+            return cached[1]
+        address = request.client.host if request.client else ""
+        # A token that was good a moment ago is not shut out by its neighbours behind one NAT.
+        if cached is None:
+            self._failures.check(address)
+        principal = await self._verify(token) if _TOKEN.fullmatch(token) else None
+        if principal is None:
+            self._cache.pop(key, None)
+            self._failures.count(address)
+            raise _unauthenticated("the token is unknown, revoked or expired")
+        self._cache[key] = (now, principal)
+        self._cache.move_to_end(key)
+        if len(self._cache) > _MAX_CACHED:
+            self._cache.popitem(last=False)
+        return principal
+
+
+class FailureLimit:
+    """Counts failures an address within the last minute, for a bounded number of addresses."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def check(self, address: str) -> None:
+        """ProblemError 429 if the address has to wait."""
+        times = self._recent(address)
+        if len(times) >= self._per_minute:
+            wait = max(1, int(times[0] + _MINUTE_S - self._clock()) + 1)
+            raise ProblemError(
+                "too-many-requests",
+                "too many failed authentications from this address",
+                headers={"Retry-After": str(wait)},
+            )
+
+    def count(self, address: str) -> None:
+        """One more failure of this address."""
+        times = self._recent(address)
+        times.append(self._clock())
+        self._times[address] = times
+        self._times.move_to_end(address)
+        if len(self._times) > _MAX_ADDRESSES:
+            self._times.popitem(last=False)
+
+    def _recent(self, address: str) -> deque[float]:
+        times = self._times.get(address)
+        if times is None:
+            return deque(maxlen=self._per_minute)
+        oldest = self._clock() - _MINUTE_S
+        while times and times[0] < oldest:
+            times.popleft()
+        return times
+
+
+def _token_of(request: Request) -> str | None:
+    """The token in the header, else in the dashboard's cookie."""
+    header = request.headers.get("authorization")
+    if header is not None:
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN_CHARACTERS:
+            raise _unauthenticated("the header Authorization is not of the form Bearer nm_…")
+        return token.strip()
+    token = _cookie(request.headers.get("cookie", ""))
+    if token is None:
+        return None
+    if request.method not in _SAFE_METHODS and not _from_this_site(request):
+        raise ProblemError("forbidden", "a cookie is not accepted from another site")
+    return token
+
+
+def _cookie(header: str) -> str | None:
+    if COOKIE not in header:
+        return None
+    try:
+        morsel = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return None
+    if morsel is None or not morsel.value or len(morsel.value) > MAX_TOKEN_CHARACTERS:
+        return None
+    return morsel.value
+
+
+def _from_this_site(request: Request) -> bool:
+    """Whether a browser says that a page of this very origin made the request."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin = request.headers.get("origin", "")
+    try:
+        return bool(origin) and urlsplit(origin).netloc == request.headers.get("host")
+    except ValueError:
+        return False
+
+
+def _unauthenticated(detail: str) -> ProblemError:
+    return ProblemError("unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})

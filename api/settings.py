@@ -1,0 +1,109 @@
+"""Settings of the service, from the environment: ``NESTMAP_<NAME>``.
+
+Any of them may stand in a file instead, named by ``NESTMAP_<NAME>_FILE``, as secrets of
+containers are. A database URL may hold a password, so that ``store`` is never shown.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+MAX_SECRET_BYTES = 64 * 1024
+PREFIX = "NESTMAP_"
+
+
+class Settings(BaseSettings):
+    """What an operator may change; the defaults are for one host on loopback."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
+
+    store: SecretStr = SecretStr("nestmap.sqlite3")
+    """An SQLite file or a database URL."""
+
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    metrics_open: bool = False
+    """Whether /metrics answers without a token, for a scraper on a private network."""
+    docs_open: bool = True
+    """Whether /docs and /openapi.json are served; they hold nothing secret."""
+    secure_cookies: bool = False
+    """Set it behind TLS: the dashboard's cookie is then never sent over plain HTTP."""
+
+    body_bytes: int = Field(2**20, ge=1024, le=64 * 2**20)
+    """Most bytes of a request's body."""
+    body_timeout_s: float = Field(20.0, gt=0, le=600)
+    """Seconds in which a body has to arrive, however slowly it is sent."""
+
+    database_threads: int = Field(8, ge=1, le=14)
+    """Threads that talk to the database; the pool of connections has 15 at most."""
+    default_wait_s: float = Field(10.0, ge=0, le=60)
+    """Seconds that a request for long work waits, unless `Prefer: wait=N` says otherwise."""
+    max_wait_s: float = Field(60.0, ge=0, le=600)
+    solve_time_s: float = Field(300.0, gt=0, le=86_400)
+    """Most seconds that one piece of solving may take."""
+    operation_keep_s: float = Field(86_400.0, gt=0)
+    """How long a finished operation can be fetched."""
+
+    lease_poll_s: float = Field(0.1, ge=0.01, le=60)
+    """How often the queue is looked at for waiting boards, all of them in one query."""
+    max_long_poll_s: float = Field(50.0, ge=0, le=300)
+    sweep_s: float = Field(1.0, ge=0.05, le=60)
+    """How often leases that ran out are ended."""
+    event_poll_s: float = Field(1.0, ge=0.02, le=60)
+    event_heartbeat_s: float = Field(15.0, ge=0.05, le=300)
+    """How often an open event stream gets a comment, so that proxies keep it open."""
+    max_streams: int = Field(200, ge=1, le=100_000)
+    """Most event streams and exports open at once."""
+
+    failed_logins_per_minute: int = Field(30, ge=1, le=100_000)
+    """Failed authentications from one address before it is told to wait."""
+    token_cache_s: float = Field(2.0, ge=0, le=60)
+    """How long a verified token is not looked up again; this process forgets it at once when
+    it is revoked here, others after this time."""
+
+    telemetry: bool = False
+    """Traces by OpenTelemetry, to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra `telemetry`)."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments first, then the environment, then files that the environment names."""
+        return init_settings, env_settings, _NamedFiles(settings_cls)
+
+
+class _NamedFiles(PydanticBaseSettingsSource):
+    """``NESTMAP_STORE_FILE=/run/secrets/store_url`` gives ``store`` that file's text."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        variable = f"{PREFIX}{field_name.upper()}_FILE"
+        name = os.environ.get(variable)
+        if not name:
+            return None, field_name, False
+        path = Path(name)
+        try:
+            if path.stat().st_size > MAX_SECRET_BYTES:
+                raise ValueError(f"{variable}: {name} has more than {MAX_SECRET_BYTES} bytes")
+            return path.read_text(encoding="utf-8").strip(), field_name, False
+        except OSError as error:
+            raise ValueError(f"{variable}: {name} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"{variable}: {name} is not UTF-8 text") from None
+
+    def __call__(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, field in self.settings_cls.model_fields.items():
+            value, key, _ = self.get_field_value(field, name)
+            if value is not None:
+                found[key] = value
+        return found
