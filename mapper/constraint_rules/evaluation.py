@@ -317,3 +317,19 @@ def bind_term(term: IntTerm, assignment: Assignment) -> IntTerm:
             return maximum(*(bind_term(part, assignment) for part in terms))
         case _:
             assert_never(term)
+
+
+def is_linear(term: IntTerm) -> bool:
+    """True if no two variables are multiplied, divided or chosen between."""
+    match term:
+        case FloorDiv() | Modulo() | Maximum() | Select():
+            return False
+        case Product(factors):
+            open_factors = [part for part in factors if not isinstance(part, IntConst)]
+            return len(open_factors) <= 1 and all(is_linear(part) for part in open_factors)
+        case Sum(terms):
+            return all(is_linear(part) for part in terms)
+        case IntConst() | CodeVariable() | ParameterVariable() | LocalSizeVariable():
+            return True
+        case _:
+            assert_never(term)

@@ -6,9 +6,25 @@ import threading
 
 from ortools.sat.python import cp_model
 
+from mapper.errors import LimitError, Problem
 from mapper.solver.limits import Cancelled, Watch
 
 _POLL_S = 0.05
+
+
+def refuse_invalid(model: cp_model.CpModel, status: cp_model.CpSolverStatus | None) -> None:
+    """LimitError if the solver took no look at the model: some of its numbers are too large."""
+    if status == cp_model.MODEL_INVALID:
+        reason = str(model.validate()).partition(" name:")[0]
+        raise LimitError(
+            Problem(
+                "",
+                "the numbers of the constraints are too large for the solver",
+                reason,
+                "",
+                "values in a larger unit, or as labels",
+            )
+        )
 
 
 def solve_within(
@@ -21,8 +37,9 @@ def solve_within(
     """Solve until there is an answer or the time is over: then UNKNOWN, or FEASIBLE.
 
     ``at_most_s`` is a limit on this solve alone. Raises Cancelled within a fraction of a
-    second. The solver runs in a thread of its own, since the thread that it blocks can neither
-    be interrupted nor ask whether it was cancelled.
+    second, LimitError for a model with numbers too large. The solver runs in a thread of its
+    own, since the thread that it blocks can neither be interrupted nor ask whether it was
+    cancelled.
     """
     limits = [limit for limit in (watch.left_s, at_most_s) if limit is not None]
     if limits:
@@ -58,4 +75,5 @@ def solve_within(
             ended.wait(_POLL_S)
     if failed:
         raise failed[0]
+    refuse_invalid(model, found[0])
     return found[0]

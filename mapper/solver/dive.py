@@ -25,7 +25,9 @@ from mapper.constraint_rules.predicate import (
     variables,
 )
 from mapper.errors import LimitError, UnsatisfiableError
+from mapper.solver.bounded_solve import solve_within
 from mapper.solver.enumeration import enumerate_assignments
+from mapper.solver.limits import Watch
 from mapper.solver.model import (
     NO_PINS,
     Model,
@@ -45,32 +47,45 @@ _TARGETS = 6
 _SOLVE_LIMIT_S = 20.0
 
 
-def complete(space: Space, pins: Assignment = NO_PINS) -> dict[Variable, int]:
-    """One valid assignment that agrees with the pins; UnsatisfiableError if there is none."""
-    found = _solve(build_model(space, pins), Random(0), None)
+def complete(
+    space: Space, pins: Assignment = NO_PINS, *, watch: Watch | None = None
+) -> dict[Variable, int]:
+    """One valid assignment that agrees with the pins; UnsatisfiableError if there is none.
+
+    LimitError past the limits of ``watch``, Cancelled where it says so.
+    """
+    watch = watch or Watch()
+    found = _solve(build_model(space, pins, watch=watch.tick), Random(0), watch, None)
     if found is None:
         raise UnsatisfiableError("no valid assignment agrees with what is fixed")
     return _checked(space, found)
 
 
 def diverse(
-    space: Space, count: int, seed: int, pins: Assignment = NO_PINS
+    space: Space,
+    count: int,
+    seed: int,
+    pins: Assignment = NO_PINS,
+    *,
+    watch: Watch | None = None,
 ) -> Iterator[dict[Variable, int]]:
     """Up to ``count`` distinct valid assignments, fewer only if there are no more.
 
-    UnsatisfiableError if there is none at all.
+    UnsatisfiableError if there is none at all; LimitError past the limits of ``watch``,
+    Cancelled where it says so.
     """
+    watch = watch or Watch()
     fixed = checked_pins(space, pins)
     random = Random(seed)
     seen: set[tuple[int, ...]] = set()
     failures = 0
     draw = ParameterDraw(space, fixed)
-    template = ModelTemplate(space, fixed, draw.open)
+    template = ModelTemplate(space, fixed, draw.open, watch.tick)
     while len(seen) < count and failures < PATIENCE:
         # Where what the codes need (memory, say) refuses most parameters, drawing these blindly
         # gives nothing: every fourth failure the solver chooses them too.
-        values = None if failures % 4 == 3 else draw.draw(random)
-        found = _solve(template.model(values or NO_PINS), random, _SOLVE_LIMIT_S)
+        values = None if failures % 4 == 3 else draw.draw(random, watch)
+        found = _solve(template.model(values or NO_PINS), random, watch, _SOLVE_LIMIT_S)
         key = tuple(found.values()) if found is not None else None
         if found is None or key is None or key in seen:
             failures += 1
@@ -79,14 +94,15 @@ def diverse(
         seen.add(key)
         yield _checked(space, found)
     if len(seen) < count:
-        yield from _rest(space, fixed, count, seen)
+        yield from _rest(space, fixed, count, seen, watch)
 
 
 def _rest(
-    space: Space, pins: Assignment, count: int, seen: set[tuple[int, ...]]
+    space: Space, pins: Assignment, count: int, seen: set[tuple[int, ...]], watch: Watch
 ) -> Iterator[dict[Variable, int]]:
     """Few are left, or few are among the parameters drawn: the others as they come."""
-    with enumerate_assignments(space, pins) as rest:
+    left_s, cancelled = watch.left_s, watch.cancelled
+    with enumerate_assignments(space, pins, time_limit_s=left_s, cancelled=cancelled) as rest:
         for assignment in rest:
             key = tuple(assignment.values())
             if key in seen:
@@ -95,6 +111,9 @@ def _rest(
             yield assignment
             if len(seen) >= count:
                 return
+    watch.tick()
+    if not rest.complete:
+        raise LimitError("the solver stopped before all assignments were found")
     if not seen:
         raise UnsatisfiableError("no valid assignment agrees with what is fixed")
 
@@ -107,21 +126,25 @@ def _checked(space: Space, assignment: dict[Variable, int]) -> dict[Variable, in
     return assignment
 
 
-def _solve(model: Model, random: Random, time_limit_s: float | None) -> dict[Variable, int] | None:
-    """The first solution of a dive in random order; None if there is none."""
+def _solve(
+    model: Model, random: Random, watch: Watch, at_most_s: float | None
+) -> dict[Variable, int] | None:
+    """The first solution of a dive in random order; None if there is none, or none was found
+    within ``at_most_s``."""
     _add_random_strategy(model, random)
-    solver = solver_with(seed=random.getrandbits(30), time_limit_s=time_limit_s)
+    solver = solver_with(seed=random.getrandbits(30))
     solver.parameters.search_branching = cp_model.FIXED_SEARCH
     solver.parameters.cp_model_presolve = False
-    status = solver.solve(model.cp)
+    status = solve_within(watch, solver, model.cp, at_most_s=at_most_s)
     match status:
         case cp_model.OPTIMAL | cp_model.FEASIBLE:
             return model.read(solver.value)
         case cp_model.INFEASIBLE:
             return None
-        case _ if time_limit_s is not None:
-            return None
         case _:
+            watch.tick()
+            if at_most_s is not None:
+                return None
             raise LimitError(f"the solver stopped without an answer: {solver.status_name(status)}")
 
 
@@ -169,11 +192,12 @@ class ParameterDraw:
                 for name in names:
                     self._mentioning[name].append(predicate)
 
-    def draw(self, random: Random) -> dict[Variable, int] | None:
+    def draw(self, random: Random, watch: Watch) -> dict[Variable, int] | None:
         """Random values; None where none were found within the budget."""
         if self._impossible:
             return None
         for _ in range(_DRAW_RESTARTS):
+            watch.tick()
             chosen = self._descend(random)
             if chosen is not None:
                 return chosen

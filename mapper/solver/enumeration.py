@@ -16,6 +16,8 @@ from ortools.sat.python import cp_model
 
 from mapper.constraint_rules.compiled import CompiledPredicates
 from mapper.constraint_rules.predicate import Assignment, Variable
+from mapper.solver.bounded_solve import refuse_invalid
+from mapper.solver.limits import SolveLimits, Watch
 from mapper.solver.model import NO_PINS, Model, build_model, solver_with
 from mapper.solver.space import Space, check
 
@@ -67,6 +69,9 @@ class _Collector(cp_model.CpSolverSolutionCallback):
 class Enumeration(Iterator[dict[Variable, int]]):
     """An iterator over assignments, to be closed (it is a context manager).
 
+    The constructor builds the model: LimitError if that takes too long or its numbers are too
+    large, Cancelled if the caller asked to stop.
+
     ``complete`` is None until the iterator is exhausted, then whether every assignment was
     given: False after ``limit`` assignments, the time limit or a cancellation.
     """
@@ -91,9 +96,11 @@ class Enumeration(Iterator[dict[Variable, int]]):
         self._status: cp_model.CpSolverStatus | None = None
         self._error: BaseException | None = None
         self._batch: deque[dict[Variable, int]] = deque()
-        self._model = build_model(space, pins)
+        watch = Watch(SolveLimits(time_s=time_limit_s), cancelled)
+        self._model = build_model(space, pins, watch=watch.tick)
         self._collector = _Collector(self._model)
-        self._solver = solver_with(time_limit_s=time_limit_s)
+        # What building the model took is not there for the search.
+        self._solver = solver_with(time_limit_s=watch.left_s)
         self._solver.parameters.enumerate_all_solutions = True
         # Over many small dives presolve costs more than it saves.
         self._solver.parameters.cp_model_presolve = False
@@ -172,6 +179,7 @@ class Enumeration(Iterator[dict[Variable, int]]):
             raise self._error
         if self._collector.stopped.is_set():
             return False
+        refuse_invalid(self._model.cp, self._status)
         return self._status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
 
     def close(self, *, complete: bool = False) -> None:

@@ -20,6 +20,7 @@ from mapper.constraint_rules.evaluation import (
     Interval,
     divide_bounds,
     evaluate,
+    is_linear,
     modulo_bounds,
     term_bounds,
 )
@@ -54,6 +55,8 @@ SMALL_DOMAIN = 32
 TABLE_ROWS = 4096
 # CP-SAT computes in 64 bits and wants room for sums.
 LARGEST = 2**60
+# OR-Tools 9.15 loses rows of tables with larger numbers if it does not presolve.
+LARGEST_CELL = 2**31 - 1
 
 
 class Lowering:
@@ -64,6 +67,7 @@ class Lowering:
         self.domains: dict[Variable, tuple[int, ...]] = {}
         self._values: dict[Variable, dict[int, int]] = {}
         self._integers: dict[Variable, int] = {}
+        self._places: dict[Variable, int] = {}
         self._literals: dict[Predicate, Literal] = {}
         self._conjunctions: dict[frozenset[Literal], Literal] = {}
         self._terms: dict[IntTerm, Linear] = {}
@@ -75,7 +79,7 @@ class Lowering:
     def _declare(self, variable: Variable, domain: tuple[int, ...]) -> None:
         self.domains[variable] = domain
         if len(domain) > SMALL_DOMAIN:
-            self._integers[variable] = self.cp.new_integer_of(domain, str(variable))
+            self._integers[variable] = self._new_integer(variable, domain)
             return
         values = {value: self.cp.new_boolean(f"{variable}={value}") for value in domain}
         self.cp.exactly_one(values.values())
@@ -88,6 +92,7 @@ class Lowering:
         copy.domains = dict(self.domains)
         copy._values = dict(self._values)
         copy._integers = dict(self._integers)
+        copy._places = dict(self._places)
         copy._literals = dict(self._literals)
         copy._conjunctions = dict(self._conjunctions)
         copy._terms = dict(self._terms)
@@ -273,14 +278,50 @@ class Lowering:
         if len(names) == 1:
             return self._member(names[0], frozenset(row[0] for row in rows if row[-1]))
         literal = self.cp.new_boolean()
-        self.cp.table([*(self._integer(name) for name in names), literal], rows)
+        columns = [self._column(name) for name in names]
+        cells = [
+            (*(cell[value] for (_, cell), value in zip(columns, row, strict=False)), row[-1])
+            for row in rows
+        ]
+        self.cp.table([*(index for index, _ in columns), literal], cells)
         return literal
+
+    def _column(self, variable: Variable) -> tuple[int, Mapping[int, int]]:
+        """An integer that stands for a variable in tables, and what it is for each value: the
+        value, or its place in the domain if some are too large."""
+        domain = self.domains[variable]
+        if max(map(abs, domain)) <= LARGEST_CELL:
+            return self._integer(variable), {value: value for value in domain}
+        cell = {value: place for place, value in enumerate(domain)}
+        known = self._places.get(variable)
+        if known is None:
+            known = self._places[variable] = self.cp.new_integer(0, len(domain) - 1)
+            literals = {value: self._member(variable, frozenset({value})) for value in domain}
+            self.cp.exactly_one(literals.values())
+            weighted = Linear(0, tuple((literals[v], place) for v, place in cell.items() if place))
+            self.cp.equal(weighted, linear_variable(known))
+        return known, cell
+
+    def _new_integer(self, variable: Variable, values: Iterable[int]) -> int:
+        values = tuple(values)
+        largest = max(values, key=abs)
+        if abs(largest) > LARGEST:
+            raise LimitError(
+                Problem(
+                    str(variable),
+                    "a value is too large for the solver",
+                    str(largest),
+                    f"[{-LARGEST}, {LARGEST}]",
+                    "state it in a larger unit, or as a label",
+                )
+            )
+        return self.cp.new_integer_of(values, str(variable))
 
     def _integer(self, variable: Variable) -> int:
         known = self._integers.get(variable)
         if known is None:
             values = self._values[variable]
-            known = self._integers[variable] = self.cp.new_integer_of(values, str(variable))
+            known = self._integers[variable] = self._new_integer(variable, values)
             weighted = Linear(0, tuple((index, value) for value, index in values.items() if value))
             self.cp.equal(weighted, linear_variable(known))
         return known
@@ -435,7 +476,9 @@ class Lowering:
         quotient = linear_variable(self.cp.new_integer(*bounds))
         rest = linear_variable(self.cp.new_integer(*modulo_bounds(top, bottom)))
         corners = [a * b for a in bounds for b in bottom]
-        multiple = self._multiply(divisor, bottom, quotient, bounds, (min(corners), max(corners)))
+        # It is the dividend less the rest, whatever the corners say.
+        low, high = max(min(corners), top[0] - bottom[1] + 1), min(max(corners), top[1])
+        multiple = self._multiply(divisor, bottom, quotient, bounds, (low, high))
         self.cp.equal(multiple + rest, dividend)
         self._relate(Relation.LT, rest, divisor)
         return quotient, rest
@@ -447,19 +490,3 @@ class Lowering:
     def integer_of(self, variable: Variable) -> int | None:
         """The integer of a variable, if it has one."""
         return self._integers.get(variable)
-
-
-def is_linear(term: IntTerm) -> bool:
-    """True if no two variables are multiplied, divided or chosen between."""
-    match term:
-        case FloorDiv() | Modulo() | Maximum() | Select():
-            return False
-        case Product(factors):
-            open_factors = [part for part in factors if not isinstance(part, IntConst)]
-            return len(open_factors) <= 1 and all(is_linear(part) for part in open_factors)
-        case Sum(terms):
-            return all(is_linear(part) for part in terms)
-        case IntConst() | CodeVariable() | ParameterVariable() | LocalSizeVariable():
-            return True
-        case _:
-            assert_never(term)

@@ -54,7 +54,7 @@ def sample(
     except LimitError:
         if watch.left_s == 0:
             raise
-        yield from diverse(narrow, count, seed)
+        yield from diverse(narrow, count, seed, watch=watch)
         return
     random = Random(seed)
     if isinstance(solutions, FactoredSpace):

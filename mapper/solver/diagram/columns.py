@@ -32,6 +32,8 @@ _COMBINE: dict[Kind, Callable[[Any, Any], Any]] = {
     Kind.OR: np.logical_or,
 }
 
+_TRUTHS = frozenset({Kind.AND, Kind.OR})
+
 COMPARISONS: dict[Relation, Callable[[Any, Any], Any]] = {
     Relation.EQ: np.equal,
     Relation.NE: np.not_equal,
@@ -106,15 +108,24 @@ class Level:
             )
         operation = _COMBINE[kind]
         for child in rest:
-            value = self._operand(child)
+            value = self.get(child) if kind in _TRUTHS else self._operand(child)
             total = value if total is None else operation(total, value)
         return total
 
     def _operand(self, child: int) -> Value:
-        value = self.get(child)
-        if self._wide and is_array(value) and value.dtype == np.int64:
-            return value.astype(object)
-        return value
+        return self._exact(self.get(child))
+
+    def _exact(self, value: Value) -> Value:
+        """A number or column to compute with: Python's integers where 64 bits may not do.
+
+        A single integer becomes a column, too: NumPy would take it for one of 64 bits, of which
+        it makes floating-point numbers beside unsigned ones, or an error.
+        """
+        if not self._wide:
+            return value
+        if is_array(value):
+            return value if value.dtype == object else value.astype(object)
+        return np.array([[value]], object)
 
     def _compute(self, node: Node) -> Value:
         match node.kind:
@@ -153,6 +164,8 @@ class Level:
         key = part_key(node.kind, node.children)
         assert key is not None
         value = self._part(node.kind, node.children) if len(node.children) > 1 else self.get(key)
+        if node.kind not in _TRUTHS:
+            value = self._exact(value)
         match node.kind:
             case Kind.SUM:
                 return value + node.constant if node.constant else value
@@ -166,8 +179,9 @@ class Level:
     def _divided(self, node: Node, operation: Callable[..., Any], below: int | None) -> Value:
         """Total division: see the module of predicates."""
         top, bottom = (self._operand(child) for child in node.children)
-        if self._nodes[node.children[1]].low >= 1:
+        if self._nodes[node.children[1]].low >= 1 and not self._wide:
             return operation(top, bottom)
+        # Where a constraint is settled its divisors may be 0, for which Python's integers raise.
         fits = np.greater_equal(bottom, 1).astype(np.bool_, copy=False)
         found = operation(top, np.where(fits, bottom, 1))
         return np.where(fits, found, top if below is None else below)
@@ -187,6 +201,10 @@ class Level:
             found = self._bounds[index] = self._open_bounds(node)
         return found
 
+    def _exact_bounds(self, index: int) -> Bounds:
+        low, high = self.bounds(index)
+        return self._exact(low), self._exact(high)
+
     def _open_bounds(self, node: Node) -> Bounds:
         match node.kind:
             case Kind.NOT:
@@ -198,12 +216,15 @@ class Level:
             case Kind.SELECT:
                 return self._selected(node)
             case Kind.FLOOR_DIV:
-                top, bottom = (self.bounds(child) for child in node.children)
+                top, bottom = (self._exact_bounds(child) for child in node.children)
                 if (
                     self._nodes[node.children[1]].low >= 1
                     and self._nodes[node.children[0]].low >= 0
                 ):
-                    return np.floor_divide(top[0], bottom[1]), np.floor_divide(top[1], bottom[0])
+                    least, most = bottom
+                    if self._wide:
+                        least, most = np.maximum(least, 1), np.maximum(most, 1)
+                    return np.floor_divide(top[0], most), np.floor_divide(top[1], least)
                 return node.low, node.high
             case Kind.MODULO:
                 return node.low, node.high
@@ -213,7 +234,8 @@ class Level:
                 return node.low, node.high
 
     def _selected(self, node: Node) -> Bounds:
-        test, then, otherwise = (self.bounds(child) for child in node.children)
+        test = self.bounds(node.children[0])
+        then, otherwise = (self._exact_bounds(child) for child in node.children[1:])
         low: Value = np.minimum(then[0], otherwise[0])
         high: Value = np.maximum(then[1], otherwise[1])
         never = np.logical_not(test[1])
@@ -225,9 +247,10 @@ class Level:
         done = tuple(c for c in node.children if self.is_complete(self._nodes[c]))
         low: Value = None
         high: Value = None
+        is_number = node.kind not in _TRUTHS
         key = part_key(node.kind, done)
         if key is not None:
-            low = high = self.get(key)
+            low = high = self._exact(self.get(key)) if is_number else self.get(key)
         if node.kind is not Kind.MAXIMUM or low is None:
             neutral = node.constant
             if low is None:
@@ -236,6 +259,8 @@ class Level:
                 low = high = low + neutral
             elif node.kind is Kind.PRODUCT and neutral != 1:
                 low = high = low * neutral
+        if is_number:
+            low, high = self._exact(low), self._exact(high)
         operation = _COMBINE[node.kind]
         positive = (
             node.kind is Kind.PRODUCT
@@ -245,9 +270,7 @@ class Level:
         for child in node.children:
             if self.is_complete(self._nodes[child]):
                 continue
-            least, most = self.bounds(child)
-            if self._wide:
-                least, most = _as_object(least), _as_object(most)
+            least, most = self._exact_bounds(child) if is_number else self.bounds(child)
             if node.kind is not Kind.PRODUCT or positive:
                 low, high = operation(low, least), operation(high, most)
                 continue
@@ -257,12 +280,6 @@ class Level:
                 np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3])
             )
         return low, high
-
-
-def _as_object(value: Value) -> Value:
-    if is_array(value) and value.dtype != object:
-        return value.astype(object)
-    return value
 
 
 def _compared(relation: Relation, left: Bounds, right: Bounds) -> Bounds:

@@ -147,26 +147,30 @@ class Grid:
 
     def _sum(self, part: Sum) -> Value:
         found, scope = self._values(part.terms)
-        total, least, most, low, high = found[0][0], 0, 0, 0, 0
-        for value in found[1:]:
-            total = total + value[0]
+        least, most, low, high = 0, 0, 0, 0
         for value in found:
             low += value[2]
             high += value[3]
             least += min(value[2], 0)
             most += max(value[3], 0)
-        return _narrow(total, scope, low, high, max(-least, most))
+        _refuse_wide(max(-least, most))
+        total = found[0][0]
+        for value in found[1:]:
+            total = total + value[0]
+        return _number(total, scope, low, high)
 
     def _product(self, part: Product) -> Value:
         found, scope = self._values(part.factors)
         result, _, low, high = found[0]
         largest = max(-low, high, 1)
-        for value, _, least, most in found[1:]:
-            result = result * value
+        for _, _, least, most in found[1:]:
             largest *= max(-least, most, 1)
             corners = low * least, low * most, high * least, high * most
             low, high = min(corners), max(corners)
-        return _narrow(result, scope, low, high, largest)
+        _refuse_wide(largest)
+        for value in found[1:]:
+            result = result * value[0]
+        return _number(result, scope, low, high)
 
     def _maximum(self, part: Maximum) -> Value:
         found, scope = self._values(part.terms)
@@ -270,8 +274,11 @@ class Grid:
 _LOOK = Grid.LOOKS
 
 
-def _narrow(value: Any, scope: int, low: int, high: int, largest: int) -> Value:
-    """A number that 64 bits hold whatever the order in which its parts were joined."""
+def _refuse_wide(largest: int) -> None:
+    """Refuse what 64 bits may not hold, before it is computed."""
     if largest >= WIDE:
         raise TooManyCombinationsError
+
+
+def _number(value: Any, scope: int, low: int, high: int) -> Value:
     return (low, 0, low, low) if low == high else (value, scope, low, high)
