@@ -10,13 +10,14 @@ from collections.abc import Iterator
 
 from mapper.constraint_rules.catalogue import contexts_of
 from mapper.constraint_rules.predicate import CodeVariable
+from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.errors import LimitError, Problem, UnsatisfiableError
-from mapper.pipeline import Assignment
+from mapper.pipeline import Assignment, derive_space
 from mapper.solver.counting import Mappings, count_assignments, count_mappings
 from mapper.solver.enumeration import enumerate_assignments
 from mapper.solver.limits import Watch
 from mapper.solver.preferences import levels
-from mapper.solver.sampling import Measure, sample
+from mapper.solver.sampling import Measure, complete, sample
 from mapper.solver.space import Space
 from mapper.solver.strata import by_dimensions, up_to_symmetry
 from nestmap.answers import empty_space_error
@@ -100,6 +101,25 @@ def drawn_by_strata(
         share = number // len(parts) + (place < number % len(parts))
         if share:
             yield from drawn(request, part, share, seed + place, joint, watch)
+
+
+def with_values(request: Request, codes: Assignment) -> Assignment:
+    """Tuning parameters and local sizes for a mapping that paper mode accepts.
+
+    UnsatisfiableError where the strict rules do not.
+    """
+    space = derive_space(request.subject, Mode.STRICT, request.device, RuleOptions())
+    try:
+        return complete(space, codes)
+    except UnsatisfiableError:
+        raise UnsatisfiableError(
+            Problem(
+                request.subject.label,
+                "the rules as printed accept this mapping, the strict ones do not, so there is "
+                "no kernel for it",
+                remedy="nestmap check in strict mode says why; --mode strict draws others",
+            )
+        ) from None
 
 
 def counted(space: Space, joint: bool, watch: Watch) -> tuple[int, bool]:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from mapper.ast_model.bounded_json import kind_of, loads_bounded
+from mapper.ast_model.bounded_json import check_depth, kind_of, loads_bounded
 from mapper.ast_model.codec import MAX_PROGRAM_DEPTH, PROGRAM_SCHEMA, program_from_json
 from mapper.ast_model.nest_codec import NEST_SCHEMA, nest_from_json
 from mapper.ast_model.text_form import parse
@@ -60,7 +60,7 @@ def load_subject(x: str, variant: str | None = None, max_bytes: int = DEFAULT_MA
     content = read_bounded(x, max_bytes, or_else=f"or a layer's name: {names_in_short()}")
     shown = "standard input" if x == STDIN else x
     try:
-        return bounded(_subject_of_text(content, _label(x), shown, variant))
+        return subject_of_text(content, _label(x), variant)
     except NestmapError as error:
         # The same kind of error, so that each exit code stays what it is.
         raise type(error)(
@@ -137,10 +137,14 @@ def _label(x: str) -> str:
     return "" if x == STDIN else Path(x).stem
 
 
-def _subject_of_text(text: str, label: str, shown: str, variant: str | None) -> Subject:
-    if text.lstrip()[0] not in "{[":
+def subject_of_text(text: str, label: str = "", variant: str | None = None) -> Subject:
+    """The subject of a document's text: JSON, or a program's text form.
+
+    Raises InputError for everything that is wrong with it, LimitError if it is too large.
+    """
+    if text.lstrip()[:1] not in ("{", "["):
         _refuse_variant(variant, "a program")
-        return subject_of_program(parse(text))
+        return bounded(subject_of_program(parse(text)))
     objects = text.count("{")
     if objects > MAX_OBJECTS:
         raise InputError(
@@ -148,9 +152,19 @@ def _subject_of_text(text: str, label: str, shown: str, variant: str | None) -> 
                     f"{MAX_OBJECTS} objects")
         )  # fmt: skip
     value = loads_bounded(text, max_bytes=2 * len(text) + 2**20, max_depth=MAX_PROGRAM_DEPTH)
+    return subject_of_document(value, label, variant)
+
+
+def subject_of_document(value: object, label: str = "", variant: str | None = None) -> Subject:
+    """As :func:`subject_of_text`, of a JSON value; a layer or space without a name gets the
+    label."""
+    check_depth(value, MAX_PROGRAM_DEPTH)
     if not isinstance(value, dict):
         raise InputError(Problem("", "is not an object", kind_of(value), "an object"))
-    fields = cast("dict[str, Any]", value)
+    return bounded(_subject_of_fields(dict(cast("dict[str, Any]", value)), label, variant))
+
+
+def _subject_of_fields(fields: dict[str, Any], label: str, variant: str | None) -> Subject:
     match _schema(fields):
         case "nestmap/layer/1" | "nestmap/layer/2":
             fields.setdefault("name", label or "layer")

@@ -94,16 +94,19 @@ class CompiledPredicates:
                 return lambda batch: batch.columns[first] == batch.columns[second]
             if predicate.relation is Relation.NE:
                 return lambda batch: batch.columns[first] != batch.columns[second]
-        names = [(variable, self._positions[variable]) for variable in variables(predicate)]
+        names = sorted(variables(predicate), key=self._positions.__getitem__)
+        positions = [self._positions[name] for name in names]
 
         def compared(batch: _Batch) -> Truths:
-            return np.array(
-                [
-                    evaluate(predicate, {name: row[position] for name, position in names})
-                    for row in batch.rows
-                ],
-                dtype=np.bool_,
-            )
+            # Rows that were found one after the other often agree in these values.
+            known: dict[Row, bool] = {}
+            found: list[bool] = []
+            for row in batch.rows:
+                values = tuple(row[position] for position in positions)
+                if values not in known:
+                    known[values] = evaluate(predicate, dict(zip(names, values, strict=True)))
+                found.append(known[values])
+            return np.array(found, dtype=np.bool_)
 
         return compared
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any, cast
 
 from mapper.device_profile import DeviceProfile
-from mapper.errors import DeviceError, Problem
+from mapper.errors import DeviceError, InputError, Problem
 
 _SUFFIX = ".toml"
 _COUNTS = (
@@ -53,17 +54,42 @@ def parse_profile(name: str, text: str) -> DeviceProfile:
         fields = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise DeviceError(Problem(f"profile/{name}", "is not TOML", found=str(error))) from error
-    problems = _problems(name, fields)
+    problems = _problems(f"profile/{name}", name, fields)
     if problems:
         raise DeviceError(problems)
+    return _profile(fields)
+
+
+def profile_from_json(value: object, path: str = "profile") -> DeviceProfile:
+    """A profile as a JSON object, with the fields of the shipped files and any name.
+
+    InputError names every bad field below ``path``.
+    """
+    if not isinstance(value, dict):
+        raise InputError(Problem(path, "not a profile", type(value).__name__, "an object"))
+    fields = dict(cast("dict[str, Any]", value))
+    fields.setdefault("source", "given")
+    name = fields.get("name")
+    problems = _problems(path, name if isinstance(name, str) else "", fields)
+    if problems:
+        raise InputError(problems)
+    return _profile(fields)
+
+
+def profile_to_json(profile: DeviceProfile) -> dict[str, Any]:
+    """What :func:`profile_from_json` reads."""
+    value = asdict(profile)
+    return {**value, **{name: list(value[name]) for name in _SHAPES}}
+
+
+def _profile(fields: dict[str, Any]) -> DeviceProfile:
     fields["max_work_item_sizes"] = tuple(fields["max_work_item_sizes"])
     if "vector_widths" in fields:
         fields["vector_widths"] = tuple(fields["vector_widths"])
     return DeviceProfile(**fields)
 
 
-def _problems(name: str, fields: dict[str, Any]) -> list[Problem]:
-    path = f"profile/{name}"
+def _problems(path: str, name: str, fields: dict[str, Any]) -> list[Problem]:
     problems = [
         Problem(f"{path}/{field}", "missing field") for field in _REQUIRED if field not in fields
     ]

@@ -189,34 +189,28 @@ class JointSpace:
         """
         if not self._parts:
             return
+        makers = [_Completions(part) for part in self._parts]
         everything: Array = np.ones(self._universe_rows, np.bool_)
         for chosen in self._feasible([], everything):
             number = prod(code_class.paths for code_class in chosen)
             if skip >= number:
                 skip -= number
                 continue
-            values = self._some_values(chosen)
-            lists = [
-                part.block.all_of(code_class)
-                for part, code_class in zip(self._parts, chosen, strict=True)
-            ]
+            both = everything.copy()
+            for part, code_class in zip(self._parts, chosen, strict=True):
+                both &= part.counts(code_class) > 0
+            row = int(np.argmax(both))
+            values: dict[Variable, int] = {}
+            lists: list[list[dict[Variable, int]]] = []
+            for maker, code_class in zip(makers, chosen, strict=True):
+                values |= maker.values(code_class, row)
+                lists.append(maker.codes(code_class))
             for choice in islice(product(*lists), skip, None):
                 found = dict(values)
                 for part_codes in choice:
                     found |= part_codes
                 yield {name: found[name] for name in self._names}
             skip = 0
-
-    def _some_values(self, chosen: Sequence[CodeClass]) -> dict[Variable, int]:
-        """Values that go with classes which go together, always the same ones."""
-        both: Array = np.ones(self._universe_rows, np.bool_)
-        for part, code_class in zip(self._parts, chosen, strict=True):
-            both &= part.counts(code_class) > 0
-        random = Random(0)
-        found: dict[Variable, int] = {}
-        for part, code_class in zip(self._parts, chosen, strict=True):
-            found |= part.draw(code_class, int(np.argmax(both)), random)
-        return found
 
     def _feasible(self, chosen: list[CodeClass], allowed: Array) -> Iterator[tuple[CodeClass, ...]]:
         """Classes of all parts that go together, given those of the first parts."""
@@ -338,6 +332,36 @@ class JointSpace:
             for part, code_class in zip(self._parts, chosen, strict=True)
             for name, column in part.block.draw(code_class, 1, random).items()
         }
+
+
+class _Completions:
+    """Of one part the codes of a class, and values that go with it, always the same ones.
+
+    Listing mappings changes the class of few parts from one mapping to the next, so that the
+    latest ones are kept.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._class: CodeClass | None = None
+        self._codes: list[dict[Variable, int]] = []
+        self._values: dict[int, dict[Variable, int]] = {}
+
+    def codes(self, code_class: CodeClass) -> list[dict[Variable, int]]:
+        self._turn_to(code_class)
+        if not self._codes:
+            self._codes = self._part.block.all_of(code_class)
+        return self._codes
+
+    def values(self, code_class: CodeClass, row: int) -> dict[Variable, int]:
+        self._turn_to(code_class)
+        if row not in self._values:
+            self._values[row] = self._part.draw(code_class, row, Random(0))
+        return self._values[row]
+
+    def _turn_to(self, code_class: CodeClass) -> None:
+        if code_class is not self._class:
+            self._class, self._codes, self._values = code_class, [], {}
 
 
 def _names_of(block: Block) -> frozenset[Variable]:

@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
-from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, Problem, UnsatisfiableError
 from mapper.host_plan import HostPlan
 from mapper.pipeline import (
     Assignment,
     assignment_to_json,
-    derive_space,
     generate_kernels,
 )
 from mapper.solver.restrictions import narrowed
@@ -161,21 +160,10 @@ def _preferred(request: Request, time_limit: float) -> Assignment:
 
 def _with_values(request: Request, codes: Assignment) -> Assignment:
     """Tuning parameters and local sizes for a mapping that paper mode accepts."""
-    from mapper.solver.sampling import complete
+    from nestmap.finding import with_values
 
-    space = derive_space(request.subject, Mode.STRICT, request.device, RuleOptions())
-    try:
-        with Progress("choosing parameters and local sizes"):
-            return complete(space, codes)
-    except UnsatisfiableError:
-        raise UnsatisfiableError(
-            Problem(
-                request.subject.label,
-                "the rules as printed accept this mapping, the strict ones do not, so there is "
-                "no kernel for it",
-                remedy="nestmap check in strict mode says why; --mode strict draws others",
-            )
-        ) from None
+    with Progress("choosing parameters and local sizes"):
+        return with_values(request, codes)
 
 
 def _refuse(verdict: Verdict, json_output: bool) -> None:
