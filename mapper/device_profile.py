@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Behind a device's name: 16-bit floats may be stored there, whatever it computes with.
+HALF_SUFFIX = "+half"
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
@@ -11,6 +14,9 @@ class DeviceProfile:
 
     ``private_bytes`` bounds the private arrays of one work-item (registers and what
     the compiler may spill); ``vector_widths`` are the OpenCL vector widths worth using.
+    ``half_precision``: it has 16-bit floats (cl_khr_fp16). ``half_storage``: where it has none,
+    they may be stored all the same, and converted as they are loaded and stored, which every
+    OpenCL device can do.
     """
 
     name: str
@@ -23,4 +29,5 @@ class DeviceProfile:
     compute_units: int
     vector_widths: tuple[int, ...] = (1, 2, 4, 8, 16)
     half_precision: bool = False
+    half_storage: bool = False
     source: str = ""

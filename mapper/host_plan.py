@@ -1,10 +1,20 @@
-"""What the host does to run a candidate: buffers, kernels and launches, with exact memory."""
+"""What the host does to run a candidate: buffers, kernels and launches, with exact memory.
+
+JSON: ``nestmap/host-plan/2``. ``/1``, where all buffers are of 32-bit floats and say nothing of
+it, is read as well.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from mapper.errors import InputError, Problem
+from mapper.layer_spec import DType
+
+PLAN_SCHEMA = "nestmap/host-plan/2"
+FIRST_PLAN_SCHEMA = "nestmap/host-plan/1"
 
 
 class BufferRole(StrEnum):
@@ -17,11 +27,11 @@ class BufferRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedBuffer:
-    """One OpenCL global buffer of 32-bit floats.
+    """One OpenCL global buffer of floats, stored as ``dtype``.
 
     ``shape`` is the row-major logical shape as the program declares it; ``bytes`` is
-    what is allocated (at least 4 * prod(shape); intermediates that are expanded per
-    thread are larger). ``first_use`` and ``last_use`` are launch indices.
+    what is allocated (at least dtype.bytes * prod(shape); intermediates that are expanded
+    per thread are larger). ``first_use`` and ``last_use`` are launch indices.
     """
 
     name: str
@@ -30,6 +40,7 @@ class PlannedBuffer:
     shape: tuple[int, ...]
     first_use: int
     last_use: int
+    dtype: DType = DType.FLOAT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +83,7 @@ class HostPlan:
     def to_json(self) -> dict[str, Any]:
         """A plain JSON value; :meth:`from_json` reads it back."""
         return {
-            "schema": "nestmap/host-plan/1",
+            "schema": PLAN_SCHEMA,
             "source": self.source,
             "memory_bytes": self.memory_bytes,
             "buffers": [
@@ -83,6 +94,7 @@ class HostPlan:
                     "shape": list(b.shape),
                     "first_use": b.first_use,
                     "last_use": b.last_use,
+                    "dtype": b.dtype.value,
                 }
                 for b in self.buffers
             ],
@@ -102,7 +114,14 @@ class HostPlan:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> HostPlan:
-        """Read what :meth:`to_json` wrote (trusted data: it never comes from a user)."""
+        """Read what :meth:`to_json` wrote, now or in the first schema.
+
+        Trusted data: it never comes from a user. InputError for any other schema.
+        """
+        schema = value.get("schema", FIRST_PLAN_SCHEMA)
+        if schema not in (PLAN_SCHEMA, FIRST_PLAN_SCHEMA):
+            allowed = f"{PLAN_SCHEMA} or {FIRST_PLAN_SCHEMA}"
+            raise InputError(Problem("/schema", "unknown schema", repr(schema)[:80], allowed))
         return HostPlan(
             source=value["source"],
             buffers=tuple(
@@ -113,6 +132,7 @@ class HostPlan:
                     tuple(b["shape"]),
                     b["first_use"],
                     b["last_use"],
+                    DType(b.get("dtype", DType.FLOAT32)),
                 )
                 for b in value["buffers"]
             ),

@@ -38,6 +38,11 @@ class DType(StrEnum):
     FLOAT32 = "float32"
     FLOAT16 = "float16"
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element in global or local memory."""
+        return 2 if self is DType.FLOAT16 else 4
+
 
 class Layout(StrEnum):
     """The order of dimensions at the edges: N images, C channels, H rows, W columns."""

@@ -17,6 +17,7 @@ from typing import Any
 from mapper.ast_model.bounded_json import kind_of
 from mapper.ast_model.codec import program_to_json
 from mapper.ast_model.elaborate import elaborate, elaborate_symbolic
+from mapper.ast_model.element_types import uses_half
 from mapper.ast_model.loop_nest import LoopProgram
 from mapper.ast_model.nest import Nest
 from mapper.ast_model.nest_codec import nest_to_json
@@ -35,6 +36,7 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, Problem
 from mapper.host_plan import HostPlan
 from mapper.kernel_gen.generate import Choices, generate
+from mapper.kernel_gen.header import Origin
 from mapper.layer_spec import LayerSpec
 from mapper.schedule import DIMENSIONS, ScheduleCode, parse_code
 from mapper.solver.space import Space, build_space
@@ -53,6 +55,7 @@ class Subject:
 
     A nest tree has mappings and constraints but no kernels: ``program`` is None. A tuning
     space has no nests either, only parameters: ``parameter_space`` is what it says to a solver.
+    ``symbolic`` are a program's loops with sizes and tuning parameters as names.
     """
 
     label: str
@@ -63,6 +66,7 @@ class Subject:
     variant: str = ""
     tuning_space: TuningSpace | None = None
     parameter_space: Space | None = None
+    symbolic: LoopProgram | None = None
 
     @property
     def answer(self) -> str:
@@ -114,7 +118,7 @@ def subject_of_program(
     types = check_program(program)
     symbolic = elaborate_symbolic(program, {})
     nests = tuple(kernel.nest() for kernel in symbolic.kernels)
-    return Subject(label or program.name, nests, program, types, layer, variant)
+    return Subject(label or program.name, nests, program, types, layer, variant, symbolic=symbolic)
 
 
 def subject_of_layer(layer: LayerSpec, variant: str) -> Subject:
@@ -144,9 +148,11 @@ def derive_space(
     Strict mode: codes, tuning parameters and local sizes together, all rules. Paper mode:
     codes only, under the printed rules; parameters and local sizes are chosen later there.
     A tuning space has its own constraints and no rules: mode, device and options do not matter.
+    Raises InputError for a program with 16-bit floats on a device without them.
     """
     if subject.parameter_space is not None:
         return subject.parameter_space
+    require_elements(subject, device)
     if subject.variant in VARIANTS and VARIANTS[subject.variant].free_grid:
         options = replace(options, free_grid=True)
     if mode is Mode.PAPER or subject.program is None or subject.types is None:
@@ -160,6 +166,22 @@ def derive_space(
     return build_space(
         nests, mode, options, parameters=subject.program.parameters, device=device, extra=extra
     )
+
+
+def require_elements(subject: Subject, device: DeviceProfile) -> None:
+    """InputError where a program has 16-bit floats and the device has none."""
+    if device.half_precision or device.half_storage or subject.program is None:
+        return
+    if uses_half(subject.program):
+        raise InputError(
+            Problem(
+                "device.half_precision",
+                f"the program has 16-bit floats, and {device.name} no cl_khr_fp16",
+                "false",
+                "true, or a device named with +half: stored in 16 bits, computed with in 32",
+                f"--device {device.name}+half, or a layer of dtype float32",
+            )
+        )
 
 
 # Rules that keep no wrong program out; they only cut the search.
@@ -209,9 +231,21 @@ def choices_of(assignment: Mapping[Variable, int]) -> Choices:
     return Choices(parameters, codes, {k: (v[0], v[1], v[2]) for k, v in sizes.items()})
 
 
-def generate_kernels(subject: Subject, assignment: Mapping[Variable, int]) -> HostPlan:
-    """OpenCL source and host plan of one assignment."""
-    return generate(subject.require_program(), choices_of(assignment))
+def generate_kernels(
+    subject: Subject, assignment: Mapping[Variable, int], checked: tuple[str, ...] = ()
+) -> HostPlan:
+    """OpenCL source and host plan of one assignment.
+
+    ``checked`` says in words what was found to hold of it, for the text above the kernels.
+    """
+    return generate(subject.require_program(), choices_of(assignment), origin_of(subject, checked))
+
+
+def origin_of(subject: Subject, checked: tuple[str, ...] = ()) -> Origin:
+    """Where a subject's program comes from, for the text above its kernels."""
+    known = VARIANTS.get(subject.variant)
+    description = "" if known is None else known.description
+    return Origin(subject.layer, subject.variant, description, subject.symbolic, checked)
 
 
 def assignment_to_json(assignment: Mapping[Variable, int]) -> dict[str, Any]:

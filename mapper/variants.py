@@ -9,6 +9,7 @@ from mapper.ast_model.nodes import Program
 from mapper.errors import InputError, Problem
 from mapper.layer_spec import Activation, DType, LayerSpec, Layout
 from mapper.programs.direct_convolution import direct_convolution
+from mapper.programs.half_storage import stored_in_half
 from mapper.programs.high_level import high_level_convolution
 from mapper.programs.partial_convolution import partial_convolution
 from mapper.rewrites.catalogue import blocked_program, why_not
@@ -19,7 +20,8 @@ class Variant:
     """One way to compute a layer; ``build`` makes its program.
 
     ``applies`` is None for a layer that the variant computes, else what it does not do: the
-    field, what was found and what is allowed. ``build`` is for layers to which it applies.
+    field, what was found and what is allowed. ``build`` is for layers to which it applies, and
+    gives them in 32-bit floats whatever they are stored in (:func:`variant_program` does both).
     With ``free_grid`` its mappings may use fewer local dimensions than work-group dimensions
     (see ``RuleOptions``): its work-groups are one line of work-items.
     """
@@ -40,9 +42,10 @@ def _only(layer: LayerSpec, **allowed: object) -> Problem | None:
     return None
 
 
-def stored_as_float32(layer: LayerSpec) -> Problem | None:
-    """A variant that does everything but 16-bit floats."""
-    return _only(layer, dtype=DType.FLOAT32)
+def every_layer(layer: LayerSpec) -> Problem | None:
+    """A variant that does everything."""
+    del layer
+    return None
 
 
 def one_plain_image(layer: LayerSpec) -> Problem | None:
@@ -55,7 +58,6 @@ def one_plain_image(layer: LayerSpec) -> Problem | None:
         dilation_x=1,
         bias=False,
         activation=Activation.NONE,
-        dtype=DType.FLOAT32,
         layout=Layout.NHWC,
     )
 
@@ -70,7 +72,7 @@ def _blocked(name: str, description: str) -> Variant:
         name,
         description,
         lambda layer: blocked_program(layer, name),
-        lambda layer: stored_as_float32(layer) or why_not(layer, name),
+        lambda layer: why_not(layer, name),
         free_grid=True,
     )
 
@@ -94,7 +96,7 @@ VARIANTS: dict[str, Variant] = {
             "high-level",
             "one output element a loop iteration (GPGPU'20, Listing 3); no tuning parameters",
             high_level_convolution,
-            stored_as_float32,
+            every_layer,
         ),
         _blocked(
             "tiled",
@@ -137,4 +139,5 @@ def variant_program(layer: LayerSpec, variant: str) -> Program:
         raise InputError(
             replace(problem, message=f"the variant {variant} does not do this", remedy=remedy)
         )
-    return VARIANTS[variant].build(layer)
+    program = VARIANTS[variant].build(layer)
+    return stored_in_half(program) if layer.dtype is DType.FLOAT16 else program

@@ -134,7 +134,11 @@ def check_many(
     """
     for item in simulations:
         check_workload(item.inputs, item.expected)
-        check_plan(item.plan, {name: array.shape for name, array in item.inputs.items()})
+        check_plan(
+            item.plan,
+            {name: array.shape for name, array in item.inputs.items()},
+            {name: array.dtype for name, array in item.inputs.items()},
+        )
     program = shutil.which("oclgrind")
     if program is None:
         raise DeviceError(

@@ -32,7 +32,11 @@ def run_once(
     not there or the plan does not build or run on it. A kernel that crashes takes this
     process along: candidates that are not trusted belong into a measuring child.
     """
-    check_plan(plan, {name: array.shape for name, array in inputs.items()})
+    check_plan(
+        plan,
+        {name: array.shape for name, array in inputs.items()},
+        {name: array.dtype for name, array in inputs.items()},
+    )
     session = open_session(device)
     try:
         with LoadedPlan(session, plan) as loaded:

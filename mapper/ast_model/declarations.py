@@ -29,6 +29,8 @@ OPERAND_COUNTS: dict[Op, int] = {
     Op.DOT: 2,
     Op.SUM: 1,
     Op.EXP: 1,
+    Op.TO_FLOAT: 1,
+    Op.TO_HALF: 1,
 }
 _INT64 = 2**63 - 1
 _NAME_RULE = "a letter or _, then letters, digits and _, at most 63; no word of the text form"
@@ -60,8 +62,8 @@ def declaration_problems(program: Program) -> Iterator[Problem]:
         if len(lengths) > MAX_TYPE_DEPTH:
             yield Problem(path, "too many dimensions", str(len(lengths)), str(MAX_TYPE_DEPTH))
         elif not lengths or not isinstance(element, ScalarType | VectorType):
-            yield Problem(path, "an input must be an array of floats or vectors",
-                          str(input_.type)[:200], "[float]n, [[float]m]n, [float<w>]n and so on",
+            yield Problem(path, "an input must be an array of scalars or vectors",
+                          str(input_.type)[:200], "[float]n, [[half]m]n, [float<w>]n and so on",
                           "[float]1 for a scalar, an input for each part of a tuple")  # fmt: skip
 
 

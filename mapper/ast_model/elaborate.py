@@ -70,6 +70,7 @@ from mapper.ast_model.types import (
     Type,
     VectorType,
     dimensions,
+    element_dtype,
 )
 from mapper.ast_model.views import (
     ArrayDestination,
@@ -118,21 +119,24 @@ def elaborate(program: Program, values: Mapping[str, ExprLike] | None = None) ->
 def elaborate_symbolic(program: Program, values: Mapping[str, ExprLike]) -> LoopProgram:
     """As :func:`elaborate`, but sizes stay symbolic unless ``values`` gives them."""
     program = specialise(program, values) if values else program
-    inputs = {
-        i.name: Buffer(i.name, Memory.GLOBAL, buffer_dimensions(i.type), Role.INPUT)
-        for i in program.inputs
-    }
+    inputs = {i.name: global_buffer(i.name, i.type, Role.INPUT) for i in program.inputs}
     views: dict[str, View] = {i.name: buffer_view(inputs[i.name], i.type) for i in program.inputs}
     kernels: list[LoopKernel] = []
     for kernel in program.kernels:
         elaborator = _Elaborator(program, kernel.name)
         result_type = elaborator.type_of(kernel.body, views)
-        output = Buffer(kernel.name, Memory.GLOBAL, buffer_dimensions(result_type), Role.OUTPUT)
+        output = global_buffer(kernel.name, result_type, Role.OUTPUT)
         elaborator.write(kernel.body, buffer_destination(output, result_type), views)
         kernels.append(LoopKernel(kernel.name, tuple(elaborator.block), output))
         # To later kernels this result is an input.
         views[kernel.name] = buffer_view(replace(output, role=Role.INPUT), result_type)
     return LoopProgram(program.name, tuple(inputs.values()), tuple(kernels))
+
+
+def global_buffer(name: str, type_: Type, role: Role) -> Buffer:
+    """The buffer of an input or of a kernel's result."""
+    dimensions_ = buffer_dimensions(type_)
+    return Buffer(name, Memory.GLOBAL, dimensions_, role, dtype=element_dtype(type_), stem=name)
 
 
 def buffer_dimensions(type_: Type) -> tuple[Expr, ...]:
@@ -202,6 +206,7 @@ class _Elaborator:
             buffer_dimensions(type_),
             Role.INTERMEDIATE,
             spread,
+            element_dtype(type_),
         )
         self.block.append(Declare(buffer))
         return buffer

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mapper.ast_model.element_types import result_dtype
 from mapper.ast_model.loop_nest import Constant, Guarded, LaneSum, Load, Operate, Value, loads
 from mapper.ast_model.nodes import Apply, FunctionExpr, Op, UserFunction
-from mapper.ast_model.types import ScalarType, Type, VectorType
+from mapper.ast_model.types import ScalarType, Type, VectorType, element_dtype
 from mapper.ast_model.views import ScalarView, lane_symbol
 
 
@@ -33,7 +34,8 @@ def apply_function(function: UserFunction, operands: list[ScalarView]) -> tuple[
 
     value = build(function.body)
     is_vector = bool(widths) and _varies(function.body, function, operands)
-    return value, VectorType(widths[0]) if is_vector else ScalarType()
+    dtype = result_dtype(function, tuple(element_dtype(o.type) for o in operands))
+    return value, VectorType(widths[0], dtype) if is_vector else ScalarType(dtype)
 
 
 def loads_in_lane_sums(value: Value) -> Iterator[Load]:

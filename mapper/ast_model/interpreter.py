@@ -4,7 +4,8 @@ Values are batched: inside ``n`` maps a value carries ``n`` leading *batch axes*
 maps' lengths or of length 1 where the value does not depend on that map. A map therefore
 runs its body once, for all elements together. A reduction runs its body once for each
 step, in order, as the kernels do. Lanes of a vector are one trailing axis; an array of
-tuples is a tuple of arrays.
+tuples is a tuple of arrays. 16-bit floats are held in 16 bits, 32-bit ones in the type that is
+computed with.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ from mapper.ast_model.nodes import (
 )
 from mapper.ast_model.obligations import Obligation
 from mapper.ast_model.type_check import check_program
-from mapper.ast_model.types import VectorType, dimensions
+from mapper.ast_model.types import VectorType, dimensions, element_dtype
 from mapper.errors import InputError, LimitError, Problem
+from mapper.layer_spec import DType
 
 Array = NDArray[Any]
 Value = Array | tuple["Value", ...]
@@ -77,7 +79,8 @@ def interpret_all(
     """Every kernel's result, by name, in the program's order.
 
     ``values`` has a value for every tuning parameter, ``inputs`` an array for every input,
-    outermost dimension first, lanes last. Raises TypeErrors for a program that is not well
+    outermost dimension first, lanes last; ``dtype`` is what is computed in, and what arrays of
+    32-bit floats are held in. Raises TypeErrors for a program that is not well
     typed; InputError for values that are missing or break an obligation (all are named)
     and for arrays of another shape; LimitError when an intermediate value is too large.
     """
@@ -157,7 +160,8 @@ def _checked_inputs(
         elif array.dtype.kind not in "fiub":
             problems.append(Problem(path, "the array is not of real numbers", str(array.dtype)))
         else:
-            arrays[input_.name] = array.astype(dtype)
+            half = element_dtype(input_.type) is DType.FLOAT16
+            arrays[input_.name] = array.astype(np.float16 if half else dtype)
     for name in inputs.keys() - {input_.name for input_ in program.inputs}:
         problems.append(Problem(f"inputs/{name}", "no such input", name))
     if problems:
@@ -289,6 +293,10 @@ class _Interpreter:
                 return np.minimum(operands[0], operands[1])
             case Op.FMA:
                 return operands[0] * operands[1] + operands[2]
+            case Op.TO_FLOAT:
+                return operands[0].astype(self._dtype)
+            case Op.TO_HALF:
+                return operands[0].astype(np.float16)
             case Op.DOT:
                 return _lane_sum(operands[0] * operands[1], depth)
             case Op.SUM:

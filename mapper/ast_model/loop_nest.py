@@ -14,7 +14,8 @@ from enum import StrEnum
 from mapper.ast_model.index_expr import Expr, Symbol
 from mapper.ast_model.nest import Nest, NestMap
 from mapper.ast_model.nodes import MapId, Op
-from mapper.ast_model.types import Memory
+from mapper.ast_model.types import FLOAT_BYTES, Memory
+from mapper.layer_spec import DType
 
 
 class Role(StrEnum):
@@ -27,9 +28,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Floats in row-major order; ``dimensions`` outermost first (vector lanes are one).
+    """Elements in row-major order; ``dimensions`` outermost first (vector lanes are one).
 
-    The first ``spread`` dimensions of a private buffer may be spread over work-items.
+    The first ``spread`` dimensions of a private buffer may be spread over work-items. ``stem``
+    is what its elements are, in a word, for the names in a kernel's text.
     """
 
     name: str
@@ -37,6 +39,13 @@ class Buffer:
     dimensions: tuple[Expr, ...]
     role: Role
     spread: int = 0
+    dtype: DType = DType.FLOAT32
+    stem: str = ""
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element where it is kept: in private memory every float has 32 bits."""
+        return FLOAT_BYTES if self.memory is Memory.PRIVATE else self.dtype.bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,8 @@ Layout = Split | Join | Slide | Pad | Transpose | Reorder | AsVector | AsScalar
 class Op(StrEnum):
     """Operators of user functions. FMA(a, b, c) is a*b + c; DOT sums a*b over lanes.
 
-    EXP(a) is e to the a.
+    EXP(a) is e to the a. TO_FLOAT(a) is a 16-bit float as a 32-bit one, TO_HALF(a) the nearest
+    16-bit float of a 32-bit one (ties to even); all others work on 32-bit floats.
     """
 
     ADD = "+"
@@ -238,6 +239,8 @@ class Op(StrEnum):
     DOT = "dot"
     SUM = "sum"
     EXP = "exp"
+    TO_FLOAT = "float_of"
+    TO_HALF = "half_of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +274,8 @@ BUILTIN_FUNCTIONS: dict[str, UserFunction] = {
         UserFunction("min", ("x", "y"), Apply(Op.MIN, ("x", "y"))),
         UserFunction("fma", ("x", "y", "z"), Apply(Op.FMA, ("x", "y", "z"))),
         UserFunction("dot", ("x", "y"), Apply(Op.DOT, ("x", "y"))),
+        UserFunction("float_of", ("x",), Apply(Op.TO_FLOAT, ("x",))),
+        UserFunction("half_of", ("x",), Apply(Op.TO_HALF, ("x",))),
         UserFunction(
             "dot_add", ("acc", "x", "y"), Apply(Op.ADD, ("acc", Apply(Op.DOT, ("x", "y"))))
         ),

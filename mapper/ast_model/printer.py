@@ -64,10 +64,8 @@ def to_text(program: Program) -> str:
 def type_text(type_: Type) -> str:
     """``[[[float]C]W]H``: an array of H of W of C floats."""
     match type_:
-        case ScalarType():
-            return "float"
-        case VectorType(width):
-            return f"float<{width}>"
+        case ScalarType() | VectorType():
+            return str(type_)
         case TupleType(items):
             return "(" + ", ".join(type_text(item) for item in items) + ")"
         case ArrayType(element, length):

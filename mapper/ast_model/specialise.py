@@ -17,7 +17,7 @@ def substitute_type(type_: Type, values: Mapping[str, ExprLike]) -> Type:
         case ScalarType():
             return type_
         case VectorType():
-            return VectorType(type_.width.substitute(values))
+            return replace(type_, width=type_.width.substitute(values))
         case TupleType():
             return TupleType(tuple(substitute_type(item, values) for item in type_.items))
         case ArrayType():

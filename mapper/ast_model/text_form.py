@@ -54,7 +54,7 @@ from mapper.ast_model.nodes import (
     Zip,
 )
 from mapper.ast_model.printer import to_text
-from mapper.ast_model.types import FLOAT, ArrayType, Memory, TupleType, Type, VectorType
+from mapper.ast_model.types import FLOAT, HALF, ArrayType, Memory, TupleType, Type, VectorType
 from mapper.errors import InputError, Problem
 
 __all__ = ["parse", "parse_expr", "parse_function", "parse_requirement", "parse_type", "to_text"]
@@ -415,8 +415,14 @@ class _Build(Transformer[Token, Any]):
     def float_type(self, c: list[Any]) -> Type:
         return FLOAT
 
+    def half_type(self, c: list[Any]) -> Type:
+        return HALF
+
     def vector_type(self, c: list[Expr]) -> Type:
         return VectorType(c[0])
+
+    def half_vector_type(self, c: list[Expr]) -> Type:
+        return VectorType(c[0], HALF.dtype)
 
     def array_type(self, c: list[Any]) -> Type:
         return ArrayType(c[0], c[1])
@@ -453,8 +459,7 @@ class _Build(Transformer[Token, Any]):
         return str(c[0])
 
     def function_operator(self, c: list[Any]) -> FunctionExpr:
-        named = (Op.MAX, Op.MIN, Op.FMA, Op.DOT, Op.SUM, Op.EXP)
-        operators = {op.value: op for op in named}
+        operators = {op.value: op for op in Op if op.value.isidentifier()}
         if str(c[0]) not in operators:
             raise _at(
                 c[0], "not an operator of user functions", c[0], "+ - * / " + " ".join(operators)

@@ -18,6 +18,7 @@ from mapper.ast_model.bounds import (
     writes,
 )
 from mapper.ast_model.declarations import declaration_problems, lane_reducing
+from mapper.ast_model.element_types import WrongElements, result_dtype
 from mapper.ast_model.index_expr import (
     Expr,
     const,
@@ -134,8 +135,8 @@ def check_program(program: Program) -> ProgramTypes:
         if result is not None:
             lengths, element = dimensions(result)
             if not lengths or not isinstance(element, ScalarType | VectorType):
-                checker.fail(path, "a kernel's result must be an array of floats or vectors",
-                             type_text(result), "[float]n, [[float]m]n, [float<w>]n and so on",
+                checker.fail(path, "a kernel's result must be an array of scalars or vectors",
+                             type_text(result), "[float]n, [[half]m]n, [float<w>]n and so on",
                              "a map whose body returns one float")  # fmt: skip
             kernel_types[kernel.name] = result
         env[kernel.name] = result
@@ -280,17 +281,21 @@ class _Checker(Findings):
                 case ArrayType() | TupleType():
                     remedy = "map it" if isinstance(type_, ArrayType) else "take a component, e.0"
                     self.fail(where, f"{name} works on scalars and vectors", type_text(type_),
-                              "float or float<w>", remedy)  # fmt: skip
+                              "float, half, float<w> or half<w>", remedy)  # fmt: skip
                     right = False
         if not right:
             return None
-        if width is None:
-            return FLOAT
+        scalars = [t for t in types if isinstance(t, ScalarType | VectorType)]
         try:
-            scalar = lane_reducing(function, tuple(isinstance(t, VectorType) for t in types))
+            dtype = result_dtype(function, tuple(t.dtype for t in scalars))
+            scalar = lane_reducing(function, tuple(isinstance(t, VectorType) for t in scalars))
         except KeyError:  # an unknown name in the function, which was reported there
             return None
-        return FLOAT if scalar else VectorType(width)
+        except WrongElements as error:
+            self.fail(path, f"in {name}, {error}", ", ".join(type_text(t) for t in scalars),
+                      error.allowed, error.remedy)  # fmt: skip
+            return None
+        return ScalarType(dtype) if width is None or scalar else VectorType(width, dtype)
 
     def _reduce(self, start: Type | None, result: Type | None, path: str) -> Type | None:
         if start is None or result is None:
@@ -374,7 +379,7 @@ class _Checker(Findings):
         if source is None or not right:
             return None
         if not isinstance(dimensions(source)[1], ScalarType | VectorType):
-            self.fail(path, "pad cannot make up tuples", type_text(source), "arrays of floats",
+            self.fail(path, "pad cannot make up tuples", type_text(source), "arrays of scalars",
                       "pad before zip")  # fmt: skip
             return None
         length = source.length + node.left + node.right
@@ -409,13 +414,14 @@ class _Checker(Findings):
         if not isinstance(source.element, ScalarType):
             remedy = "map as_vector over the rows" if isinstance(source.element, ArrayType) else ""
             self.fail(
-                path, "as_vector works on arrays of floats", type_text(source), "[float]n", remedy
+                path, "as_vector works on arrays of scalars", type_text(source), "[float]n", remedy
             )
             return None
         if not self._oblige(path, "as-vector", width, Relation.DIVIDES, source.length,
                             "vectors leave no remainder"):  # fmt: skip
             return None
-        return ArrayType(VectorType(width), exact_div(source.length, width))
+        vector = VectorType(width, source.element.dtype)
+        return ArrayType(vector, exact_div(source.length, width))
 
     def _as_scalar(self, type_: Type | None, path: str) -> Type | None:
         source = self._array(type_, path, "as_scalar")
@@ -426,7 +432,8 @@ class _Checker(Findings):
                 path, "as_scalar works on arrays of vectors", type_text(source), "[float<w>]n"
             )
             return None
-        return self._product(source.length, source.element.width, FLOAT, path)
+        vector = source.element
+        return self._product(source.length, vector.width, ScalarType(vector.dtype), path)
 
     def _to(self, node: To, type_: Type | None, path: str) -> Type | None:
         if isinstance(type_, ArrayType) and not writes(node.argument):

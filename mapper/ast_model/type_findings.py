@@ -81,9 +81,9 @@ class Findings:
     def _same(self, expected: Type, found: Type, path: str, what: str) -> bool:
         """Types agree; lengths that differ only as symbols become obligations."""
         match expected, found:
-            case ScalarType(), ScalarType():
+            case ScalarType(), ScalarType() if expected == found:
                 return True
-            case VectorType(), VectorType():
+            case VectorType(), VectorType() if expected.dtype is found.dtype:
                 return self._equal(expected.width, found.width, path, f"vector widths in {what}")
             case ArrayType(), ArrayType():
                 return self._equal(

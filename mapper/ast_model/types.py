@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mapper.ast_model.index_expr import Expr, ExprLike, as_expr
+from mapper.layer_spec import DType
 
 
 class Memory(StrEnum):
@@ -16,22 +17,29 @@ class Memory(StrEnum):
     GLOBAL = "global"
 
 
+ELEMENT_NAMES = {DType.FLOAT32: "float", DType.FLOAT16: "half"}
+"""What element types are called in programs; OpenCL calls them the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScalarType:
-    """A 32-bit float."""
+    """A 32-bit float, or a 16-bit one, which is stored and converted but not computed with."""
+
+    dtype: DType = DType.FLOAT32
 
     def __str__(self) -> str:
-        return "float"
+        return ELEMENT_NAMES[self.dtype]
 
 
 @dataclass(frozen=True, slots=True)
 class VectorType:
-    """``width`` floats that are read, computed and written together (an OpenCL vector)."""
+    """``width`` scalars that are read, computed and written together (an OpenCL vector)."""
 
     width: Expr
+    dtype: DType = DType.FLOAT32
 
     def __str__(self) -> str:
-        return f"float<{self.width}>"
+        return f"{ELEMENT_NAMES[self.dtype]}<{self.width}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,7 @@ class ArrayType:
 Type = ScalarType | VectorType | TupleType | ArrayType
 
 FLOAT = ScalarType()
+HALF = ScalarType(DType.FLOAT16)
 FLOAT_BYTES = 4
 
 
@@ -67,6 +76,18 @@ def array(element: Type, *lengths: ExprLike) -> Type:
     for length in reversed(lengths):
         result = ArrayType(result, as_expr(length))
     return result
+
+
+def element_dtype(type_: Type) -> DType:
+    """What the scalars of an array, vector or scalar are stored as; of a tuple its first."""
+    while True:
+        match type_:
+            case ArrayType():
+                type_ = type_.element
+            case TupleType():
+                type_ = type_.items[0]
+            case ScalarType() | VectorType():
+                return type_.dtype
 
 
 def dimensions(type_: Type) -> tuple[tuple[Expr, ...], Type]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
+from mapper.ast_model.element_types import stored_value
 from mapper.ast_model.index_expr import Expr, Symbol, const, exact_div, floor_div, modulo, symbol
 from mapper.ast_model.loop_nest import (
     Buffer,
@@ -24,7 +25,14 @@ from mapper.ast_model.loop_nest import (
     substitute_value,
 )
 from mapper.ast_model.nodes import OrderKind
-from mapper.ast_model.types import ArrayType, Memory, TupleType, Type, VectorType
+from mapper.ast_model.types import (
+    ArrayType,
+    Memory,
+    TupleType,
+    Type,
+    VectorType,
+    element_dtype,
+)
 
 LANE = "lane"
 
@@ -104,7 +112,9 @@ def guard_view(view: View, guard: Guard, otherwise: float) -> View:
         )
     if isinstance(view, TupleView):
         return TupleView(view.type, tuple(guard_view(v, guard, otherwise) for v in view.items))
-    return ScalarView(view.type, Guarded(guard, view.value, otherwise), view.memories)
+    assert isinstance(view, ScalarView)
+    held = stored_value(otherwise, element_dtype(view.type))
+    return ScalarView(view.type, Guarded(guard, view.value, held), view.memories)
 
 
 def split_view(view: ArrayView, size: Expr, type_: ArrayType) -> ArrayView:

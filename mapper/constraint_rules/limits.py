@@ -122,7 +122,7 @@ def expanded_bytes(buffer: Buffer, loops: tuple[Loop, ...]) -> IntTerm:
         if loop.map_id is not None:
             owned = owner_in(loops, position, frozenset(int(c) for c in wanted))
             factors.append(select(owned, term_of(loop.trip, {}), 1))
-    return multiply(FLOAT_BYTES, *factors)
+    return multiply(buffer.element_bytes, *factors)
 
 
 def owner_in(loops: tuple[Loop, ...], position: int, codes: frozenset[int]) -> Predicate:
@@ -231,9 +231,9 @@ def memory_limits(loops: LoopProgram, device: DeviceProfile) -> Iterator[Constra
             if isinstance(statement, Declare) and statement.buffer.memory is Memory.GLOBAL:
                 ids = tuple(map_id(loop) for loop in around if loop.map_id is not None)
                 sized.append((statement.buffer, expanded_bytes(statement.buffer, around), ids))
-    limit = min(device.max_alloc_bytes, FLOAT_BYTES * MAX_ELEMENTS)
     for buffer, size, ids in sized:
         terms.append(size)
+        limit = min(device.max_alloc_bytes, buffer.element_bytes * MAX_ELEMENTS)
         yield _limit(
             f"buffer-bytes/{buffer.name}",
             ids,

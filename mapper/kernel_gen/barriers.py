@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mapper.ast_model.dependence import Access, Conflict, conflicts, run_signature
-from mapper.ast_model.loop_nest import Loop, LoopKernel
+from mapper.ast_model.loop_nest import Buffer, Loop, LoopKernel
 from mapper.ast_model.nodes import MapId
 from mapper.ast_model.types import Memory
 from mapper.errors import InputError, Problem
@@ -22,11 +22,30 @@ from mapper.schedule import Level, ScheduleCode
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """Two accesses of a buffer by different work-items that a barrier keeps apart.
+
+    With ``repeats`` the second is that of the iteration before, below the first.
+    """
+
+    buffer: Buffer
+    first: str
+    second: str
+    repeats: bool
+
+    def text(self, name: str) -> str:
+        """In words, the buffer called by this name."""
+        if self.repeats:
+            return f"the iteration before still uses {name}, {self.first} below"
+        return f"{name} is {self.first} above and {self.second} below by other work-items"
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
-    """A work-group barrier with the memories it fences and its reasons, in words."""
+    """A work-group barrier with the memories it fences and its reasons."""
 
     memories: frozenset[Memory]
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
 
 
 BarrierPlan = Mapping[tuple[tuple[int, ...], int], Barrier]
@@ -84,25 +103,19 @@ def plan_barriers(
             )
     plan: dict[tuple[tuple[int, ...], int], Barrier] = {}
     for path, wanted in needs.items():
-        gaps: dict[int, tuple[set[Memory], list[str]]] = {}
+        gaps: dict[int, tuple[set[Memory], list[Reason]]] = {}
         for need in sorted(wanted, key=lambda n: n.before):
             gap = max((g for g in gaps if need.after < g <= need.before), default=need.before)
             memories, reasons = gaps.setdefault(gap, (set(), []))
             memories.add(need.conflict.buffer.memory)
-            reasons.append(
-                f"{need.conflict.buffer.name} is {_verb(need.conflict.first)} above and "
-                f"{_verb(need.conflict.second)} below by other work-items"
-            )
+            reasons.append(_reason(need.conflict, repeats=False))
         for need in sorted(wanted, key=lambda n: n.after):
             if not need.repeats:
                 continue
             gap = max((g for g in gaps if g <= need.after or g > need.before), default=need.after)
             memories, reasons = gaps.setdefault(gap, (set(), []))
             memories.add(need.conflict.buffer.memory)
-            reasons.append(
-                f"the iteration before still uses {need.conflict.buffer.name}, "
-                f"{_verb(need.conflict.first)} below"
-            )
+            reasons.append(_reason(need.conflict, repeats=True))
         for gap, (memories, reasons) in gaps.items():
             unique = tuple(dict.fromkeys(reasons))
             plan[path, gap] = Barrier(frozenset(memories), unique)
@@ -132,6 +145,11 @@ def _require_uniform(
                     f"{trip} iterations for {local_size[code.dimension]} work-items",
                 )
             )
+
+
+def _reason(conflict: Conflict, *, repeats: bool) -> Reason:
+    first, second = _verb(conflict.first), _verb(conflict.second)
+    return Reason(conflict.buffer, first, second, repeats)
 
 
 def _verb(access: Access) -> str:

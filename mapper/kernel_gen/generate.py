@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mapper.ast_model.elaborate import elaborate
+from mapper.ast_model.index_expr import Expr
 from mapper.ast_model.loop_nest import Buffer, LoopKernel, LoopProgram
 from mapper.ast_model.nodes import MapId, Program
 from mapper.ast_model.types import FLOAT_BYTES, Memory
 from mapper.errors import InputError, Problem
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
 from mapper.kernel_gen.barriers import plan_barriers
-from mapper.kernel_gen.c_expr import comment_text
-from mapper.kernel_gen.printer import print_kernel
+from mapper.kernel_gen.c_values import rounding_function
+from mapper.kernel_gen.header import (
+    NO_ORIGIN,
+    Origin,
+    comment,
+    constants,
+    kernel_lines,
+    named_trips,
+    plan_lines,
+)
+from mapper.kernel_gen.prefetch import with_prefetch
+from mapper.kernel_gen.printer import PrintedKernel, print_kernel
 from mapper.kernel_gen.private_memory import private_elements
-from mapper.kernel_gen.scheduled import ScheduledKernel, element_count, schedule
+from mapper.kernel_gen.scheduled import ScheduledKernel, element_count, schedule, threads_of
 from mapper.kernel_gen.spread_registers import spread_over_work_items
 from mapper.schedule import ScheduleCode
 
@@ -32,48 +43,91 @@ class Choices:
     local_sizes: Mapping[str, tuple[int, int, int]]
 
 
-def generate(program: Program, choices: Choices) -> HostPlan:
+def generate(program: Program, choices: Choices, origin: Origin = NO_ORIGIN) -> HostPlan:
     """OpenCL source, buffers with exact bytes and launches of one candidate.
 
-    Raises InputError for choices that the solver would not have made: a map without a
-    code, a code 1 that is not perfectly nested, a conflict that no barrier can mend.
+    ``origin`` goes into comments, and gives trip counts their names. Raises InputError for
+    choices that the solver would not have made: a map without a code, a code 1 that is not
+    perfectly nested, a conflict that no barrier can mend.
     """
-    return generate_from(elaborate(program, dict(choices.parameters)), program, choices)
+    return generate_from(elaborate(program, dict(choices.parameters)), program, choices, origin)
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedKernel:
+    """One kernel on its way to its text: its loops as a work-item sees them, scheduled, printed."""
+
+    loops: LoopKernel
+    scheduled: ScheduledKernel
+    printed: PrintedKernel
 
 
 def generate_from(
-    loops: LoopProgram, program: Program, choices: Choices, *, refuse: bool = True
+    loops: LoopProgram,
+    program: Program,
+    choices: Choices,
+    origin: Origin = NO_ORIGIN,
+    *,
+    refuse: bool = True,
 ) -> HostPlan:
     """As :func:`generate`, of loops that are elaborated already with the parameters' values.
 
     Without ``refuse`` code that cannot be synchronised is printed all the same (see
     :func:`plan_barriers`), so that a simulator may judge what the rules keep out.
     """
-    sources: list[str] = []
+    trips = named_trips(origin.symbolic)
+    kernels = generated_kernels(loops, choices, trips, refuse=refuse)
     launches: list[Launch] = []
-    constants = set(program.constants)
-    intermediates: list[tuple[Buffer, int]] = []
-    for position, kernel in enumerate(loops.kernels):
+    constant_buffers = set(program.constants)
+    for kernel in kernels:
+        arguments = set(kernel.printed.arguments)
+        launches.append(
+            _launch(kernel, prepared=arguments <= constant_buffers | {kernel.loops.output.name})
+        )
+        if launches[-1].prepared:
+            constant_buffers.add(kernel.loops.output.name)
+    plan = HostPlan("", _buffers(loops, launches, kernels), tuple(launches))
+    parts = [comment(plan_lines(program, origin, plan)), constants(program, choices.parameters)]
+    roundings = sorted(frozenset[int]().union(*(kernel.printed.roundings for kernel in kernels)))
+    parts += [rounding_function(width) for width in roundings]
+    for kernel, launch in zip(kernels, launches, strict=True):
+        own = trips.get(kernel.loops.name, {})
+        lines = kernel_lines(
+            kernel.loops, kernel.scheduled, kernel.printed, choices.codes, own, launch
+        )
+        parts.append(comment(lines) + kernel.printed.text)
+    return replace(plan, source="\n".join(part for part in parts if part))
+
+
+def generated_kernels(
+    loops: LoopProgram,
+    choices: Choices,
+    trips: Mapping[str, Mapping[str, Expr]],
+    *,
+    refuse: bool = True,
+) -> tuple[GeneratedKernel, ...]:
+    """The kernels of a program in order, with ``trips`` by kernel and loop variable."""
+    found: list[GeneratedKernel] = []
+    for kernel in loops.kernels:
         _require_codes(kernel, choices)
         kernel = spread_over_work_items(kernel, choices.codes)
         scheduled = _schedule(kernel, choices, refuse=refuse)
-        source, arguments = print_kernel(scheduled, _header(program, kernel, scheduled, choices))
-        sources.append(source)
-        intermediates += [(buffer, position) for buffer in scheduled.global_intermediates]
-        launches.append(
-            Launch(
-                _kernel_name(source),
-                scheduled.global_size,
-                scheduled.local_size,
-                arguments,
-                sum(FLOAT_BYTES * element_count(b) for b in scheduled.local_buffers),
-                FLOAT_BYTES * private_elements(kernel.statements),
-                prepared=set(arguments) <= constants | {kernel.output.name},
-            )
-        )
-        if launches[-1].prepared:
-            constants.add(kernel.output.name)
-    return HostPlan("\n".join(sources), _buffers(loops, launches, intermediates), tuple(launches))
+        printed = print_kernel(scheduled, trips.get(kernel.name, {}))
+        found.append(GeneratedKernel(kernel, scheduled, printed))
+    return tuple(found)
+
+
+def _launch(kernel: GeneratedKernel, *, prepared: bool) -> Launch:
+    scheduled = kernel.scheduled
+    return Launch(
+        kernel.printed.name,
+        scheduled.global_size,
+        scheduled.local_size,
+        kernel.printed.arguments,
+        sum(b.element_bytes * element_count(b) for b in scheduled.local_buffers),
+        FLOAT_BYTES * private_elements(scheduled.body),
+        prepared,
+    )
 
 
 def _require_codes(kernel: LoopKernel, choices: Choices) -> None:
@@ -87,35 +141,13 @@ def _require_codes(kernel: LoopKernel, choices: Choices) -> None:
 def _schedule(kernel: LoopKernel, choices: Choices, *, refuse: bool) -> ScheduledKernel:
     local_size = choices.local_sizes.get(kernel.name, (1, 1, 1))
     barriers = plan_barriers(kernel, choices.codes, local_size, refuse=refuse)
-    return schedule(kernel, choices.codes, local_size, barriers)
-
-
-def _header(
-    program: Program, kernel: LoopKernel, scheduled: ScheduledKernel, choices: Choices
-) -> tuple[str, ...]:
-    ids = sorted(kernel.map_ids(), key=str)
-    mapping = ", ".join(f"{m}={choices.codes[m].short_name}" for m in ids)
-    sizes = ", ".join(f"{name}={size}" for name, size in program.sizes)
-    parameters = ", ".join(f"{n}={v}" for n, v in sorted(choices.parameters.items()))
-    safe = (
-        comment_text(line)
-        for line in (
-            f"{program.name}/{kernel.name}, generated by nestmap",
-            f"sizes: {sizes or 'none'}",
-            f"parameters: {parameters or 'none'}",
-            f"mapping: {mapping}",
-            f"work-items: {scheduled.global_size} in groups of {scheduled.local_size}",
-        )
-    )
-    return tuple(safe)
-
-
-def _kernel_name(source: str) -> str:
-    return source.split("__kernel void ", 1)[1].split("(", 1)[0]
+    scheduled = schedule(kernel, choices.codes, local_size, barriers)
+    body = with_prefetch(scheduled.body, lambda run: threads_of(scheduled, run))
+    return replace(scheduled, body=body)
 
 
 def _buffers(
-    loops: LoopProgram, launches: list[Launch], intermediates: list[tuple[Buffer, int]]
+    loops: LoopProgram, launches: list[Launch], kernels: tuple[GeneratedKernel, ...]
 ) -> tuple[PlannedBuffer, ...]:
     """Every global buffer with its bytes and lifetime, inputs first, the result last."""
 
@@ -126,7 +158,7 @@ def _buffers(
     planned: list[PlannedBuffer] = []
     for buffer in loops.inputs:
         planned.append(_planned(buffer, BufferRole.INPUT, lifetime(buffer.name)))
-    for buffer, _ in intermediates:
+    for buffer in (b for kernel in kernels for b in kernel.scheduled.global_intermediates):
         planned.append(_planned(buffer, BufferRole.INTERMEDIATE, lifetime(buffer.name)))
     last = len(loops.kernels) - 1
     for position, kernel in enumerate(loops.kernels):
@@ -138,6 +170,5 @@ def _buffers(
 def _planned(buffer: Buffer, role: BufferRole, lifetime: tuple[int, int]) -> PlannedBuffer:
     assert buffer.memory is Memory.GLOBAL
     shape = tuple(length.constant or 0 for length in buffer.dimensions)
-    return PlannedBuffer(
-        buffer.name, role, FLOAT_BYTES * element_count(buffer), shape, lifetime[0], lifetime[1]
-    )
+    size = buffer.element_bytes * element_count(buffer)
+    return PlannedBuffer(buffer.name, role, size, shape, *lifetime, buffer.dtype)

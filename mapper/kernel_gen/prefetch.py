@@ -116,7 +116,8 @@ def _halves(run: Run, name: str, threads: Threads) -> tuple[Buffer, Run, Run]:
             lengths.append(rounds)
             indices.append(counter)
     dimensions = tuple(const(length) for length in lengths)
-    stage = Buffer(name, Memory.PRIVATE, dimensions, Role.INTERMEDIATE)
+    dtype = store.buffer.dtype
+    stage = Buffer(name, Memory.PRIVATE, dimensions, Role.INTERMEDIATE, dtype=dtype)
 
     def around(half: Store) -> Run:
         body: Scheduled = half

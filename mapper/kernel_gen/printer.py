@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from mapper.ast_model.index_expr import Expr, const, floor_div, modulo, symbol
-from mapper.ast_model.loop_nest import Buffer, Declare, Store, loads, substitute_store
-from mapper.ast_model.types import FLOAT_BYTES, Memory
+from mapper.ast_model.loop_nest import (
+    Buffer,
+    Declare,
+    Operate,
+    Store,
+    Value,
+    loads,
+    substitute_store,
+)
+from mapper.ast_model.nodes import Op
+from mapper.ast_model.types import ELEMENT_NAMES, Memory
 from mapper.ast_model.views import LANE
 from mapper.kernel_gen.barriers import Barrier
-from mapper.kernel_gen.c_expr import (
-    VECTOR_WIDTHS,
-    ValuePrinter,
-    buffer_name,
-    c_condition,
-    c_index,
+from mapper.kernel_gen.buffer_names import BufferNames
+from mapper.kernel_gen.c_expr import c_condition, c_index, never_holds
+from mapper.kernel_gen.c_values import VECTOR_WIDTHS, ValuePrinter, stored_as_half
+from mapper.kernel_gen.identifiers import (
     c_name,
     comment_text,
-    global_name,
+    constant_name,
     kernel_name,
     lane_name,
-    never_holds,
 )
-from mapper.kernel_gen.prefetch import with_prefetch
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
     Ahead,
@@ -31,6 +36,7 @@ from mapper.kernel_gen.scheduled import (
     Scheduled,
     ScheduledKernel,
     element_count,
+    threads_of,
     trip_count,
 )
 from mapper.kernel_gen.vector_lanes import into_vectors
@@ -44,73 +50,109 @@ _THREAD_IDS = {
 _FENCES = {Memory.LOCAL: "CLK_LOCAL_MEM_FENCE", Memory.GLOBAL: "CLK_GLOBAL_MEM_FENCE"}
 
 
-def print_kernel(kernel: ScheduledKernel, header: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Source text of one kernel and the names of its global buffers in argument order.
+@dataclass(frozen=True, slots=True)
+class PrintedKernel:
+    """The text of a kernel, and what it came to.
 
-    ``header`` lines go into a comment above the kernel.
+    ``arguments`` are names of its global buffers in order. Private buffers in ``registers``
+    are variables, the others arrays. ``roundings``: widths of the rounding functions it calls.
     """
-    body = with_prefetch(kernel.body, lambda run: threads_of(kernel, run))
-    body, registers = into_registers(into_vectors(body))
-    printer = _Printer(kernel, body, registers)
+
+    name: str
+    text: str
+    arguments: tuple[str, ...]
+    names: BufferNames
+    registers: frozenset[str]
+    roundings: frozenset[int]
+
+
+def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedKernel:
+    """The text of one kernel. ``trips``: trip counts in constants, by loop variable."""
+    names = BufferNames(
+        kernel.body, (*kernel.local_buffers, *kernel.global_intermediates, kernel.output)
+    )
+    body, registers = into_registers(into_vectors(kernel.body))
+    printer = _Printer(kernel, body, registers, names, trips)
     loaded = _loaded_globals(kernel.body)
     arguments = _global_buffers(kernel, loaded)
     printer.statements(body)
-    lines = (*_local_arrays(kernel, printer.values.aligned), *printer.lines)
+    lines = (*_local_arrays(kernel, names, printer.values.aligned), *printer.lines)
     written = {b.name for b in kernel.global_intermediates} | {kernel.output.name}
     parameters = ",\n    ".join(
-        f"__global {_pointer(name in loaded, name in written)}{global_name(name)}"
-        for name in arguments
+        f"__global {_pointer(buffer, buffer.name in loaded, buffer.name in written)}"
+        f"{names.of(buffer)}"
+        for buffer in arguments
     )
     sizes = ", ".join(str(size) for size in kernel.local_size)
-    comment = "".join(f" * {line}\n" for line in header)
     text = (
-        f"/*\n{comment} */\n"
         f"__attribute__((reqd_work_group_size({sizes})))\n"
         f"__kernel void {kernel_name(kernel.name)}(\n    {parameters})\n{{\n"
     )
-    return text + "\n".join(lines) + "\n}\n", arguments
+    return PrintedKernel(
+        kernel_name(kernel.name),
+        text + "\n".join(lines) + "\n}\n",
+        tuple(buffer.name for buffer in arguments),
+        names,
+        registers,
+        frozenset(printer.values.roundings),
+    )
 
 
-def _local_arrays(kernel: ScheduledKernel, aligned: Mapping[str, int]) -> Iterator[str]:
-    """Declarations of the local buffers, the most aligned first, so that no gap is left."""
-    for buffer in sorted(kernel.local_buffers, key=lambda b: -aligned.get(b.name, 1)):
-        width = aligned.get(buffer.name, 1)
-        alignment = f" __attribute__((aligned({width * FLOAT_BYTES})))" if width > 1 else ""
-        yield f"    __local float {buffer_name(buffer)}[{element_count(buffer)}]{alignment};"
+def _local_arrays(
+    kernel: ScheduledKernel, names: BufferNames, aligned: Mapping[str, int]
+) -> Iterator[str]:
+    """Declarations of the local buffers, the most aligned first, so that no gap is left.
+
+    OpenCL C without cl_khr_fp16 has pointers to half, but no arrays of it.
+    """
+
+    def alignment(buffer: Buffer) -> int:
+        return aligned.get(buffer.name, 1) * buffer.element_bytes
+
+    for buffer in sorted(kernel.local_buffers, key=lambda b: -alignment(b)):
+        wide = aligned.get(buffer.name, 1) > 1
+        rule = f" __attribute__((aligned({alignment(buffer)})))" if wide else ""
+        name, count = names.of(buffer), element_count(buffer)
+        if stored_as_half(buffer):
+            yield f"    __local ushort bits_{name}[{count}]{rule};"
+            yield f"    __local half *const {name} = (__local half *)bits_{name};"
+        else:
+            yield f"    __local float {name}[{count}]{rule};"
 
 
-def _pointer(loaded: bool, written: bool) -> str:
+def _pointer(buffer: Buffer, loaded: bool, written: bool) -> str:
     """The type of a parameter.
 
     No two parameters are the same buffer, so ``restrict`` would be right for all. But PoCL
     3.0-rc2 (LLVM 14) moves a load through such a pointer before the store that it reads from,
     if both stand in loops around which another repeats: so not where a kernel does both.
     """
+    element = ELEMENT_NAMES[buffer.dtype]
     if not written:
-        return "const float *restrict "
-    return "float *" if loaded else "float *restrict "
+        return f"const {element} *restrict "
+    return f"{element} *" if loaded else f"{element} *restrict "
 
 
-def _loaded_globals(body: tuple[Scheduled, ...]) -> dict[str, None]:
-    """Names of the global buffers that are read, in the order of their first uses."""
-    found: dict[str, None] = {}
+def _loaded_globals(body: tuple[Scheduled, ...]) -> dict[str, Buffer]:
+    """The global buffers that are read, by name, in the order of their first uses."""
+    found: dict[str, Buffer] = {}
     for statement in body:
-        if isinstance(statement, Run):
+        if isinstance(statement, Run | Ahead):
             found.update(_loaded_globals(statement.body))
         elif isinstance(statement, Store):
             for load in loads(statement.value):
                 if load.buffer.memory is Memory.GLOBAL:
-                    found[load.buffer.name] = None
+                    found[load.buffer.name] = load.buffer
     return found
 
 
-def _global_buffers(kernel: ScheduledKernel, loaded: Iterable[str]) -> tuple[str, ...]:
+def _global_buffers(kernel: ScheduledKernel, loaded: Mapping[str, Buffer]) -> tuple[Buffer, ...]:
     """Global buffers that the kernel touches, inputs first, then its own, then the result."""
     own = {b.name for b in kernel.global_intermediates} | {kernel.output.name}
     return (
-        *sorted(name for name in loaded if name not in own),
-        *(b.name for b in kernel.global_intermediates),
-        kernel.output.name,
+        *(loaded[name] for name in sorted(loaded) if name not in own),
+        *kernel.global_intermediates,
+        kernel.output,
     )
 
 
@@ -118,14 +160,21 @@ class _Printer:
     """Collects the lines of one kernel's body."""
 
     def __init__(
-        self, kernel: ScheduledKernel, body: tuple[Scheduled, ...], registers: frozenset[str]
+        self,
+        kernel: ScheduledKernel,
+        body: tuple[Scheduled, ...],
+        registers: frozenset[str],
+        names: BufferNames,
+        trips: Mapping[str, Expr],
     ) -> None:
         self.kernel = kernel
+        self.names = names
+        self.trips = trips
         self.lines: list[str] = []
         self.depth = 1
         self.registers = registers
         self.vector_registers = _vector_registers(body, registers)
-        self.values = ValuePrinter(registers, self.vector_registers, self.line)
+        self.values = ValuePrinter(names, registers, self.vector_registers, self.line)
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
@@ -155,12 +204,13 @@ class _Printer:
 
     def barrier(self, barrier: Barrier) -> None:
         for reason in barrier.reasons:
-            self.line(f"/* barrier: {comment_text(reason)} */")
+            text = reason.text(self.names.of(reason.buffer))
+            self.line(f"/* barrier: {comment_text(text)} */")
         fences = " | ".join(_FENCES[m] for m in sorted(barrier.memories))
         self.line(f"barrier({fences});")
 
     def declare(self, buffer: Buffer) -> None:
-        name = buffer_name(buffer)
+        name = self.names.of(buffer)
         if buffer.name not in self.registers:
             suffix = f"[{element_count(buffer)}]" if buffer.dimensions else ""
             self.line(f"float {name}{suffix};")
@@ -196,8 +246,9 @@ class _Printer:
         elif run.is_serial:
             if run.loops[0].unroll is not None and run.loops[0].unroll.constant:
                 self.line("#pragma unroll")
+            trip = self.trip_text(run)
             self.line(
-                f"for (int {variable} = 0; {variable} < {run.trip}; ++{variable}) {{ /* {label} */"
+                f"for (int {variable} = 0; {variable} < {trip}; ++{variable}) {{ /* {label} */"
             )
             self.bind(run, None, variable)
         else:
@@ -213,6 +264,15 @@ class _Printer:
         self.statements(body)
         self.depth -= 1
         self.line("}")
+
+    def trip_text(self, run: Run) -> str:
+        """The trip count in sizes and parameters where it is said so, else as a number."""
+        if len(run.loops) == 1 and run.loops[0].variable.extent == run.trip:
+            width = None if run.code is None else run.code.vector_width
+            named = self.trips.get(run.loops[0].variable.name)
+            if named is not None and width is None:
+                return c_index(in_constants(named))
+        return str(run.trip)
 
     def loop_variable(self, run: Run) -> str:
         return c_name(_counter(run))
@@ -300,8 +360,8 @@ class _Printer:
             self.line(f"if ({' && '.join(conditions)}) {{")
             self.depth += 1
         if width is None:
-            value = self.values.scalar(store.value)
-            self.line(f"{self.values.element(store.buffer, store.indices)} = {value};")
+            value = self.values.scalar(_unrounded(store))
+            self.line(self.values.stored(store.buffer, store.indices, value))
         else:
             self.vector_store(store, width)
         if conditions:
@@ -309,23 +369,17 @@ class _Printer:
             self.line("}")
 
     def vector_store(self, store: Store, width: int) -> None:
-        value = self.values.vector(store.value, width)
-        if store.buffer.name in self.registers:
-            if store.buffer.name in self.vector_registers:
-                self.line(f"{self.values.register(store.buffer, store.indices)} = {value};")
-                return
+        value = self.values.vector(_unrounded(store), width)
+        if store.buffer.name in self.vector_registers:
+            self.line(f"{self.values.register(store.buffer, store.indices)} = {value};")
+            return
+        statement = None
+        if store.buffer.name not in self.registers:
+            statement = self.values.stored_vector(store.buffer, store.indices, value, width)
+        if statement is None:
             self.scatter(store, value, width)
-            return
-        place = self.values.vector_place(store.buffer, store.indices, width)
-        if place is not None:
-            self.line(f"{place} = {value};")
-            return
-        base = self.values.lane_base(store.buffer, store.indices, width)
-        if base is None:
-            self.scatter(store, value, width)
-            return
-        name = buffer_name(store.buffer)
-        self.line(f"vstore{width}({value}, 0, {name} + ({c_index(base)}));")
+        else:
+            self.line(statement)
 
     def scatter(self, store: Store, value: str, width: int) -> None:
         self.values.counter += 1
@@ -333,21 +387,20 @@ class _Printer:
         self.line(f"const float{width} {name} = {value};")
         for lane in range(width):
             indices = tuple(i.substitute({LANE: const(lane)}) for i in store.indices)
-            target = self.values.element(store.buffer, indices)
-            self.line(f"{target} = {name}.{lane_name(lane)};")
+            self.line(self.values.stored(store.buffer, indices, f"{name}.{lane_name(lane)}"))
 
 
-def threads_of(kernel: ScheduledKernel, run: Run) -> int:
-    """Threads (or work-groups) that share the iterations of a run."""
-    code = run.code
-    if code is None or code.dimension is None:
-        return 1
-    d = code.dimension
-    if code.level is Level.LOCAL:
-        return kernel.local_size[d]
-    if code.level is Level.WORK_GROUP:
-        return kernel.global_size[d] // kernel.local_size[d]
-    return kernel.global_size[d]
+def _unrounded(store: Store) -> Value:
+    """What is stored; what the store itself rounds to 16 bits is not rounded before."""
+    value = store.value
+    if stored_as_half(store.buffer) and isinstance(value, Operate) and value.op is Op.TO_HALF:
+        return value.operands[0]
+    return value
+
+
+def in_constants(expression: Expr) -> Expr:
+    """An expression with sizes and tuning parameters under their names in C."""
+    return expression.substitute({name: symbol(constant_name(name)) for name in expression.names()})
 
 
 def _counter(run: Run) -> str:

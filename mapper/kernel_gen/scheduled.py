@@ -273,6 +273,19 @@ def _expand_value(value: Value, expansions: Expansions) -> Value:
             )
 
 
+def threads_of(kernel: ScheduledKernel, run: Run) -> int:
+    """Threads (or work-groups) that share the iterations of a run."""
+    code = run.code
+    if code is None or code.dimension is None:
+        return 1
+    d = code.dimension
+    if code.level is Level.LOCAL:
+        return kernel.local_size[d]
+    if code.level is Level.WORK_GROUP:
+        return kernel.global_size[d] // kernel.local_size[d]
+    return kernel.global_size[d]
+
+
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     """Row-major position of an element."""
     strides: list[int] = []

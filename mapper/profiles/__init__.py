@@ -21,7 +21,8 @@ _COUNTS = (
 )
 _SHAPES = ("max_work_item_sizes", "vector_widths")
 _REQUIRED = ("name", "source", "max_work_item_sizes", *_COUNTS)
-_OPTIONAL = ("vector_widths", "half_precision")
+_FLAGS = ("half_precision", "half_storage")
+_OPTIONAL = ("vector_widths", *_FLAGS)
 #: The vector widths that OpenCL C has; 3 is left out because it is stored as 4.
 _OPENCL_WIDTHS = (1, 2, 4, 8, 16)
 
@@ -116,7 +117,7 @@ def _acceptable(field: str, value: object) -> bool:
         if field == "vector_widths":
             return bool(items) and all(_is_count(i) and i in _OPENCL_WIDTHS for i in items)
         return len(items) == 3 and all(_is_count(item) for item in items)
-    if field == "half_precision":
+    if field in _FLAGS:
         return isinstance(value, bool)
     return isinstance(value, str) and bool(value)
 
@@ -133,4 +134,4 @@ def _allowed(field: str) -> str:
         return "three positive integers"
     if field == "vector_widths":
         return "a list of " + ", ".join(str(width) for width in _OPENCL_WIDTHS)
-    return "true or false" if field == "half_precision" else "a text that is not empty"
+    return "true or false" if field in _FLAGS else "a text that is not empty"

@@ -10,11 +10,15 @@ from __future__ import annotations
 import re
 from math import prod
 
+from mapper.ast_model.text_form import parse_expr
 from mapper.host_plan import HostPlan, Launch
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _ID = re.compile(r"get_(local|group|global)_id\((\d)\)")
 _BARRIER = re.compile(r"barrier\([A-Z_| ]+\); ?")
+# Trip counts are said in sizes and tuning parameters, which are constants above the kernels.
+_CONSTANTS = re.compile(r"enum \{([^}]*)\};")
+_TRIP = re.compile(r"(for \(int (\w+) = 0; \2 < )([^;]*\bc_[^;]*);")
 _ALWAYS = re.compile(r"if \(\(int\)0 < \d+\) \{")
 _ROUNDS = re.compile(
     r"for \(int (n_(\w+)) = 0; \1 < (\d+); \+\+\1\) \{ const int \2 = (?:\(int\))?0 \+ \1\*1;"
@@ -26,7 +30,8 @@ def normal_form(plan: HostPlan) -> str:
 
     Dimensions are numbered as the kernel first asks for them.
     """
-    kernels = plan.source.split("__attribute__((reqd_work_group_size")[1:]
+    source = _with_numbers(_COMMENT.sub("", plan.source))
+    kernels = source.split("__attribute__((reqd_work_group_size")[1:]
     parts: list[str] = []
     for text, launch in zip(kernels, plan.launches, strict=True):
         _, _, body = text.partition("__kernel")
@@ -38,6 +43,22 @@ def normal_form(plan: HostPlan) -> str:
         sizes = [(launch.global_size[d], launch.local_size[d]) for d in order]
         parts.append(f"{sizes}{_renumbered(plain, order)}")
     return "\n".join(parts)
+
+
+def _with_numbers(source: str) -> str:
+    """The source with every trip count as a number."""
+    values = {
+        name: int(value)
+        for block in _CONSTANTS.findall(source)
+        for name, value in (pair.split(" = ") for pair in block.replace("\n", " ").split(", "))
+        for name in (name.strip(),)
+    }
+
+    def number(match: re.Match[str]) -> str:
+        trip = parse_expr(match.group(3).replace("/", "//")).evaluate(values)
+        return f"{match.group(1)}{trip};"
+
+    return _TRIP.sub(number, source)
 
 
 def _renumbered(text: str, order: list[int]) -> str:

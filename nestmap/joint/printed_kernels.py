@@ -15,12 +15,16 @@ FLOAT_BYTES = 4
 
 _GROUP = re.compile(r"__attribute__\(\(reqd_work_group_size\((\d+), (\d+), (\d+)\)\)\)")
 _KERNEL = re.compile(r"__kernel void (\w+)\(")
-_LOCAL = re.compile(r"__local float \w+\[(\d+)\](?: __attribute__\(\(aligned\(\d+\)\)\))?;")
+# 16-bit floats are declared by their bits.
+_LOCAL = re.compile(
+    r"__local (float|ushort) \w+\[(\d+)\](?: __attribute__\(\(aligned\(\d+\)\)\))?;"
+)
+_BYTES = {"float": 4, "ushort": 2}
 # Private buffers begin with p_; temporaries of an expression do not count as memory.
 _PRIVATE = re.compile(r"float(\d*) (p_\w+(?:\[\d+\])?(?:, p_\w+)*);")
 _INDEX = re.compile(r"const int (\w+) = (?:\(int\))?get_(\w+)_id\(\d\).*;")
 _SKIP = re.compile(r"if \((\w+) >= \d+\) continue;")
-_SERIAL = re.compile(r"for \(int (\w+) = 0; \1 < \d+; \+\+\1\) \{")
+_SERIAL = re.compile(r"for \(int (\w+) = 0; \1 < [^;]+; \+\+\1\) \{")
 _SOME_GROUPS = re.compile(r"if \(\(int\)get_group_id\(\d\)(?: \+ \d+)? < \d+\) \{")
 
 
@@ -63,7 +67,7 @@ def _read_body(kernel: PrintedKernel, lines: Iterator[str]) -> PrintedKernel:
     for text in lines:
         line = text.split("/*", 1)[0].strip()
         if found := _LOCAL.fullmatch(line):
-            kernel.local_bytes += FLOAT_BYTES * int(found[1])
+            kernel.local_bytes += _BYTES[found[1]] * int(found[2])
         elif found := _PRIVATE.fullmatch(line):
             live[-1] += FLOAT_BYTES * int(found[1] or 1) * _elements(found[2])
             kernel.private_bytes = max(kernel.private_bytes, sum(live))

@@ -17,8 +17,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from mapper.ast_model.elaborate import elaborate
+from mapper.ast_model.element_types import half_roundings
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.loop_nest import Loop, LoopKernel, Statement
+from mapper.ast_model.types import element_dtype
 from mapper.errors import InputError, Problem
 from mapper.layer_spec import Activation, LayerSpec, Layout
 from mapper.pipeline import Subject
@@ -31,9 +33,9 @@ _CHUNK_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Inputs by name (float32), the right output (float64) and how near to it is right."""
+    """Inputs by name (as stored), the right output (float64) and how near to it is right."""
 
-    inputs: Mapping[str, NDArray[np.float32]]
+    inputs: Mapping[str, NDArray[Any]]
     expected: NDArray[np.float64]
     tolerance: Tolerance
 
@@ -52,14 +54,20 @@ def make_workload(subject: Subject, seed: int, parameters: Mapping[str, int]) ->
         program = subject.require_program()
         expected = np.asarray(interpret(program, dict(parameters), inputs), dtype=np.float64)
         length = accumulation_length(subject, parameters)
-    return Workload(inputs, expected, Tolerance(length))
+    roundings = half_roundings(subject.require_program())
+    return Workload(inputs, expected, Tolerance(length, half_roundings=roundings))
 
 
-def make_inputs(subject: Subject, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Standard normal numbers for every input of the program, the same for the same seed."""
+def make_inputs(subject: Subject, seed: int) -> dict[str, NDArray[Any]]:
+    """Standard normal numbers for every input of the program, the same for the same seed.
+
+    In the type that the program stores them in: 16-bit floats are rounded here, so that every
+    judge starts with the same numbers.
+    """
     generator = np.random.default_rng(seed)
+    types = {i.name: element_dtype(i.type) for i in subject.require_program().inputs}
     return {
-        name: generator.standard_normal(shape, dtype=np.float32)
+        name: generator.standard_normal(shape, dtype=np.float32).astype(types[name].value)
         for name, shape in input_shapes(subject).items()
     }
 

@@ -46,11 +46,12 @@ def layers(draw: st.DrawFn) -> LayerSpec:
 
 
 def inputs_of(layer: LayerSpec, seed: int = 0) -> dict[str, np.ndarray]:
-    """Standard normal numbers, float32."""
+    """Standard normal numbers, as the layer stores them."""
     generator = np.random.default_rng(seed)
     shapes = {"image": layer.image_shape, "weights": layer.weights_shape}
     if layer.bias:
         shapes["bias"] = (layer.filters,)
     return {
-        name: generator.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()
+        name: generator.standard_normal(shape, dtype=np.float32).astype(layer.dtype.value)
+        for name, shape in shapes.items()
     }

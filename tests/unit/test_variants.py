@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.ast_model.elaborate import elaborate_symbolic
+from mapper.ast_model.element_types import half_roundings
 from mapper.ast_model.interpreter import interpret
+from mapper.ast_model.loop_nest import Store, loads, walk
+from mapper.ast_model.type_check import check_program
+from mapper.ast_model.types import element_dtype
 from mapper.errors import InputError
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import DType, LayerSpec
 from mapper.variants import VARIANTS, variant_program
 from nestmap.tuning.reference import convolve
 from tests.conformance.random_layers import inputs_of
@@ -44,9 +49,20 @@ def test_variants_of_the_papers_say_what_they_do_not_do(
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_no_variant_stores_16_bit_floats(variant: str):
-    with pytest.raises(InputError, match="found float16; allowed: float32"):
-        variant_program(replace(PLAIN, dtype="float16"), variant)
+def test_every_variant_stores_16_bit_floats_and_sums_32_bit_ones(variant: str):
+    program = variant_program(replace(PLAIN, dtype="float16"), variant)
+    types = check_program(program)
+    assert all(element_dtype(i.type) is DType.FLOAT16 for i in program.inputs)
+    assert element_dtype(types.kernel_types[program.kernels[-1].name]) is DType.FLOAT16
+    accumulators = {
+        store.buffer.dtype
+        for kernel in elaborate_symbolic(program, {}).kernels
+        for store, _ in walk(kernel.statements)
+        if isinstance(store, Store)
+        and any(load.buffer.name == store.buffer.name for load in loads(store.value))
+    }
+    assert accumulators == {DType.FLOAT32}
+    assert half_roundings(program) == 1
 
 
 def test_partial_needs_equal_strides_and_direct_does_not():

@@ -30,6 +30,7 @@ NULL_PROFILE = DeviceProfile(
     max_alloc_bytes=2**30,
     global_bytes=2**32,
     compute_units=1,
+    half_precision=True,
     source="made up: no hardware stands behind it",
 )
 
@@ -50,12 +51,14 @@ class NullDevice:
     def __init__(self, profile: DeviceProfile = NULL_PROFILE) -> None:
         self._profile = profile
         self._shapes: dict[str, dict[str, tuple[int, ...]]] = {}
+        self._types: dict[str, dict[str, np.dtype[Any]]] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._shapes.clear()
+        self._types.clear()
 
     def profile(self) -> DeviceProfile:
         """The made-up limits."""
@@ -74,6 +77,7 @@ class NullDevice:
         """Check the workload and remember its shapes; raises InputError."""
         check_workload(inputs, expected)
         self._shapes[key] = {name: array.shape for name, array in inputs.items()}
+        self._types[key] = {name: array.dtype for name, array in inputs.items()}
 
     def measure(
         self,
@@ -89,7 +93,7 @@ class NullDevice:
         del candidate, tolerance, timeout_s
         if workload not in self._shapes:
             raise InputError(Problem("workload", "was never uploaded", found=workload))
-        check_plan(plan, self._shapes[workload])
+        check_plan(plan, self._shapes[workload], self._types[workload])
         digest = hashlib.sha256(plan_digest(plan).encode()).digest()
         base_ns = 1_000_000 + int.from_bytes(digest[:8]) % 99_000_000
         # A spread below one per cent, so that medians and spreads are not trivial.

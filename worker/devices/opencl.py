@@ -3,15 +3,16 @@
 Spec strings choose a device: ``host`` (the default device of this machine), ``pocl`` (the
 preferred PoCL), ``opencl:<platform>/<device>`` (case-insensitive parts of the names, either
 may be empty) or ``opencl:<index>`` and plain ``<index>`` (position in the driver's order).
+Each may end in ``+half``: 16-bit floats may be stored there, cl_khr_fp16 or not.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mapper.device_profile import DeviceProfile
+from mapper.device_profile import HALF_SUFFIX, DeviceProfile
 from mapper.errors import DeviceError, Problem
 from worker.devices.linker import require_linker
 
@@ -45,6 +46,7 @@ class OpenClDevice:
     driver_version: str
     kind: str
     handle: Any = field(repr=False, compare=False)
+    half_storage: bool = False
 
     @property
     def is_pocl(self) -> bool:
@@ -54,7 +56,8 @@ class OpenClDevice:
     @property
     def spec(self) -> str:
         """A spec string that finds this device again, unless another has the same names."""
-        return f"opencl:{self.platform_name}/{self.device_name}"
+        suffix = HALF_SUFFIX if self.half_storage else ""
+        return f"opencl:{self.platform_name}/{self.device_name}{suffix}"
 
     def __str__(self) -> str:
         return (
@@ -176,7 +179,9 @@ def _matches(spec: str, devices: tuple[OpenClDevice, ...]) -> list[OpenClDevice]
 
 def find_device(spec: str = "host") -> OpenClDevice:
     """List the devices and select one; raises DeviceError."""
-    device = select_device(spec, list_devices())
+    device = select_device(spec.removesuffix(HALF_SUFFIX), list_devices())
+    if spec.endswith(HALF_SUFFIX):
+        device = replace(device, half_storage=True)
     if "portable computing language" in device.platform_name.lower():
         require_linker()
     return device
@@ -213,5 +218,6 @@ def profile_of(device: OpenClDevice) -> DeviceProfile:
         global_bytes=int(handle.global_mem_size),
         compute_units=int(handle.max_compute_units),
         half_precision="cl_khr_fp16" in handle.extensions.split(),
+        half_storage=device.half_storage,
         source=f"driver of {device.platform_name} {device.platform_version}",
     )

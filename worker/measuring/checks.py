@@ -11,7 +11,8 @@ import numpy as np
 from mapper.errors import InputError, Problem
 from mapper.host_plan import BufferRole, HostPlan, PlannedBuffer
 
-FLOAT_BYTES = 4
+InputShapes = Mapping[str, tuple[int, ...]]
+InputTypes = Mapping[str, np.dtype[Any]]
 
 
 def output_buffer(plan: HostPlan) -> PlannedBuffer:
@@ -28,11 +29,11 @@ def output_buffer(plan: HostPlan) -> PlannedBuffer:
 def check_workload(
     inputs: Mapping[str, np.ndarray[Any, Any]], expected: np.ndarray[Any, Any]
 ) -> None:
-    """Raise InputError unless inputs are float32 and the reference is finite floats."""
+    """Raise InputError unless inputs are float32 or float16 and the reference finite floats."""
     problems = [
-        Problem(f"inputs/{name}", "not 32-bit floats", str(array.dtype), "float32")
+        Problem(f"inputs/{name}", "not 32- or 16-bit floats", str(array.dtype), "float32, float16")
         for name, array in inputs.items()
-        if array.dtype != np.float32
+        if array.dtype not in (np.float32, np.float16)
     ]
     if expected.dtype not in (np.float32, np.float64):
         problems.append(
@@ -46,23 +47,28 @@ def check_workload(
         raise InputError(problems)
 
 
-def check_plan(plan: HostPlan, input_shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise InputError with every contradiction within a plan or with its inputs."""
+def check_plan(plan: HostPlan, input_shapes: InputShapes, input_types: InputTypes) -> None:
+    """Raise InputError with every contradiction within a plan or with its inputs.
+
+    Inputs come in the element type that their buffers store: to round them here would leave
+    the reference with other numbers.
+    """
     output_buffer(plan)
     problems: list[Problem] = []
     names = [b.name for b in plan.buffers]
     for index, buffer in enumerate(plan.buffers):
         path = f"plan/buffers/{index}"
-        needed = FLOAT_BYTES * prod(buffer.shape)
+        element = buffer.dtype.bytes
+        needed = max(element * prod(buffer.shape), element)
         if names.index(buffer.name) != index:
             problems.append(Problem(path, "two buffers have one name", buffer.name))
-        if buffer.bytes < max(needed, FLOAT_BYTES) or buffer.bytes % FLOAT_BYTES:
+        if buffer.bytes < needed or buffer.bytes % element:
             problems.append(
                 Problem(
                     path,
                     f"buffer {buffer.name} has an unusable size",
                     f"{buffer.bytes} bytes",
-                    f"a multiple of {FLOAT_BYTES}, at least {max(needed, FLOAT_BYTES)}",
+                    f"a multiple of {element}, at least {needed}",
                 )
             )
         if buffer.role is not BufferRole.INPUT:
@@ -72,6 +78,11 @@ def check_plan(plan: HostPlan, input_shapes: Mapping[str, tuple[int, ...]]) -> N
             found = "no such input" if given is None else f"shape {given}"
             problems.append(
                 Problem(path, f"input {buffer.name} does not fit", found, f"shape {buffer.shape}")
+            )
+        elif input_types[buffer.name] != np.dtype(buffer.dtype.value):
+            found = str(input_types[buffer.name])
+            problems.append(
+                Problem(path, f"input {buffer.name} has another type", found, buffer.dtype.value)
             )
     if not plan.launches:
         problems.append(Problem("plan/launches", "nothing is launched"))

@@ -172,7 +172,7 @@ class LoadedPlan:
         try:
             for planned in self._plan.buffers:
                 if planned.role is BufferRole.INPUT:
-                    data = np.ascontiguousarray(inputs[planned.name], dtype=np.float32)
+                    data = np.ascontiguousarray(inputs[planned.name], dtype=planned.dtype.value)
                     cl.enqueue_copy(
                         self._session.queue, self._buffers[planned.name], data, is_blocking=True
                     )
@@ -185,12 +185,13 @@ class LoadedPlan:
 
         try:
             for planned in self._plan.buffers:
-                start = 4 * prod(planned.shape) if planned.role is BufferRole.INPUT else 0
+                given = planned.dtype.bytes * prod(planned.shape)
+                start = given if planned.role is BufferRole.INPUT else 0
                 if start < planned.bytes:
                     cl.enqueue_fill_buffer(
                         self._session.queue,
                         self._buffers[planned.name],
-                        np.array([np.nan], dtype=np.float32),
+                        np.array([np.nan], dtype=planned.dtype.value),
                         start,
                         planned.bytes - start,
                     )
@@ -226,10 +227,10 @@ class LoadedPlan:
             raise plan_failure(error, f"running kernel {current}", running=True) from error
 
     def read_output(self) -> np.ndarray[Any, Any]:
-        """The output in its logical shape, as 32-bit floats."""
+        """The output in its logical shape and element type."""
         import pyopencl as cl
 
-        result = np.empty(self._output.shape, dtype=np.float32)
+        result = np.empty(self._output.shape, dtype=self._output.dtype.value)
         try:
             cl.enqueue_copy(
                 self._session.queue, result, self._buffers[self._output.name], is_blocking=True

@@ -16,8 +16,19 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import DeviceError, InputError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Crash, Outcome, Timed, Timeout
-from worker.measuring.checks import check_plan, check_workload, output_buffer
-from worker.measuring.child_process import ChildDied, ChildProcess, ChildTimedOut
+from worker.measuring.checks import (
+    InputShapes,
+    InputTypes,
+    check_plan,
+    check_workload,
+    output_buffer,
+)
+from worker.measuring.child_process import (
+    MEASURING_CHILD,
+    ChildDied,
+    ChildProcess,
+    ChildTimedOut,
+)
 from worker.measuring.golden import GoldenKernel, golden_kernel
 from worker.measuring.settings import (
     DEFAULT_PROTOCOL,
@@ -32,10 +43,11 @@ _GOLDEN_PROTOCOL = Protocol(warmup=0, repetitions=1, max_repetitions=1)
 
 @dataclass(frozen=True, slots=True)
 class _Workload:
-    """Where a workload's arrays lie and what shapes they have."""
+    """Where a workload's arrays lie, what shapes they have and how their elements are stored."""
 
     directory: Path
-    input_shapes: Mapping[str, tuple[int, ...]]
+    input_shapes: InputShapes
+    input_types: InputTypes
     expected_shape: tuple[int, ...]
 
 
@@ -46,7 +58,8 @@ class MeasuringChild:
     group when a candidate passes its deadline, and replaced after every death; a fresh child
     must run the golden kernel before it gets a candidate. If it cannot, ``recovery`` (for
     instance a driver reload) is called once; if that does not help the device is quarantined
-    and every further call raises DeviceError with the reason.
+    and every further call raises DeviceError with the reason. ``child_module`` is run in
+    place of the plain measuring child, under limits of its own for instance.
 
     Safe to share between threads: calls wait for each other.
     """
@@ -59,12 +72,14 @@ class MeasuringChild:
         recovery: Callable[[], None] | None = None,
         start_timeout_s: float = 60.0,
         probe_timeout_s: float = 60.0,
+        child_module: str = MEASURING_CHILD,
     ) -> None:
         self._device = device
         self._golden = golden or golden_kernel()
         self._recovery = recovery
         self._start_timeout_s = start_timeout_s
         self._probe_timeout_s = probe_timeout_s
+        self._child_module = child_module
         self._directory = tempfile.TemporaryDirectory(
             prefix="nestmap-measuring-", ignore_cleanup_errors=True
         )
@@ -121,7 +136,7 @@ class MeasuringChild:
         inputs: Mapping[str, np.ndarray[Any, Any]],
         expected: np.ndarray[Any, Any],
     ) -> None:
-        """Store inputs (float32) and the reference under ``key``; raises InputError.
+        """Store inputs (float32 or float16) and the reference under ``key``; raises InputError.
 
         They are written once to a private directory, from which every child loads them.
         """
@@ -152,7 +167,8 @@ class MeasuringChild:
             np.save(directory / f"input{index}.npy", array, allow_pickle=False)
         np.save(directory / "expected.npy", expected, allow_pickle=False)
         shapes = {name: array.shape for name, array in inputs.items()}
-        return _Workload(directory, shapes, expected.shape)
+        types = {name: array.dtype for name, array in inputs.items()}
+        return _Workload(directory, shapes, types, expected.shape)
 
     def measure(
         self,
@@ -176,7 +192,7 @@ class MeasuringChild:
                 raise InputError(Problem("workload", "was never uploaded", found=repr(workload)))
             if not timeout_s > 0:
                 raise InputError(Problem("timeout_s", "must be positive", found=str(timeout_s)))
-            check_plan(plan, stored.input_shapes)
+            check_plan(plan, stored.input_shapes, stored.input_types)
             output = output_buffer(plan)
             if output.shape != stored.expected_shape:
                 raise InputError(
@@ -290,7 +306,9 @@ class MeasuringChild:
     def _start(self) -> ChildProcess:
         """Start a child and probe it; raises DeviceError (not there) or _ProbeFailed."""
         self.starts += 1
-        self._child = ChildProcess(self._device, Path(self._directory.name))
+        self._child = ChildProcess(
+            self._device, Path(self._directory.name), self._child_module
+        )
         try:
             self._probe(self._child)
         except BaseException:

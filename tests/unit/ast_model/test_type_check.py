@@ -113,8 +113,8 @@ def test_primitives(body: str, type_: str, obligations: list[str]) -> None:
             "equal-length",
         ),
         ("to_local(x)", "", "map id over it"),
-        ("zip(x, x)", "", "floats or vectors"),
-        ("1.0", "", "floats or vectors"),
+        ("zip(x, x)", "", "scalars or vectors"),
+        ("1.0", "", "scalars or vectors"),
         ("reorder(stride(5), x)", "", "5 | H"),
     ],
 )

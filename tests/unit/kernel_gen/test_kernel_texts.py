@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
-from mapper.kernel_gen.c_expr import c_float, c_name, comment_text
+from mapper.kernel_gen.c_expr import c_float
+from mapper.kernel_gen.identifiers import c_name, comment_text
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import assignment_from_json, derive_space, generate_kernels, subject_of_layer
 from mapper.profiles import load_profile

@@ -23,7 +23,7 @@ from mapper.measurement import (
     Wrong,
 )
 from tests.unit.worker.plans import DOUBLE, SIZE, one_kernel_plan
-from worker.measuring.checks import check_plan
+from worker.measuring.checks import check_plan, check_workload
 from worker.measuring.comparison import NOT_FINITE_ERROR, compare
 from worker.measuring.settings import Protocol, Tolerance
 from worker.measuring.wire import (
@@ -105,7 +105,7 @@ def test_every_contradiction_of_a_plan_is_named() -> None:
     small = replace(plan.buffers[1], bytes=4 * SIZE - 4)
     bad = replace(plan, buffers=(plan.buffers[0], small), launches=(launch,))
     with pytest.raises(InputError) as caught:
-        check_plan(bad, {"a": (SIZE, 1)})
+        check_plan(bad, {"a": (SIZE, 1)}, {"a": np.dtype(np.float32)})
     text = str(caught.value)
     for part in ("names no buffer", "do not divide", "unusable size", "input a does not fit"):
         assert part in text
@@ -144,3 +144,23 @@ def test_nonsense_on_the_pipe_is_refused_and_silence_ends_at_the_deadline() -> N
     with pytest.raises(StreamEnded):
         send(writer, {})
     os.close(writer)
+
+
+def test_16_bit_results_may_be_off_by_their_rounding_and_not_by_more():
+    expected = np.linspace(1.0, 2.0, 1000)
+    rounded = expected.astype(np.float16)
+    assert compare(rounded, expected, Tolerance()).wrong is not None
+    assert compare(rounded, expected, Tolerance(half_roundings=1)).wrong is None
+    next_ones = np.nextafter(rounded, np.float16(3))
+    assert compare(next_ones, expected, Tolerance(half_roundings=1)).wrong is not None
+    with pytest.raises(InputError, match="half_roundings"):
+        Tolerance(half_roundings=-1)
+
+
+def test_inputs_of_another_element_type_than_their_buffers_are_refused():
+    plan = one_kernel_plan(DOUBLE)
+    with pytest.raises(InputError, match=r"input a has another type; found float16; .*float32"):
+        check_plan(plan, {"a": (SIZE,)}, {"a": np.dtype(np.float16)})
+    check_workload({"a": np.ones(3, np.float16)}, np.ones(3))
+    with pytest.raises(InputError, match=r"inputs/a: not 32- or 16-bit floats; found float64"):
+        check_workload({"a": np.ones(3)}, np.ones(3))

@@ -1,0 +1,357 @@
+"""OpenCL C text of values: loads, arithmetic and vectors of them.
+
+16-bit floats are converted where they are loaded and stored (``vload_half`` and ``vstore_half``,
+which every OpenCL device has), so that all values in a kernel's text are 32-bit floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from mapper.ast_model.digits import combine_digits
+from mapper.ast_model.index_expr import Expr, Quotient, Remainder, Symbol, const, symbol
+from mapper.ast_model.loop_nest import (
+    Buffer,
+    Constant,
+    Guarded,
+    LaneSum,
+    Load,
+    Operate,
+    Role,
+    Value,
+    substitute_value,
+)
+from mapper.ast_model.nodes import Op
+from mapper.ast_model.types import Memory
+from mapper.ast_model.views import LANE, mentions_lane
+from mapper.kernel_gen.buffer_names import BufferNames
+from mapper.kernel_gen.c_expr import (
+    c_all,
+    c_condition,
+    c_float,
+    c_index,
+    c_operand,
+    never_holds,
+)
+from mapper.kernel_gen.identifiers import lane_name
+from mapper.kernel_gen.scheduled import flat_index
+from mapper.layer_spec import DType
+
+# Only widths whose memory layout is dense: a float3 takes the space of a float4.
+VECTOR_WIDTHS = (2, 4, 8, 16)
+_SPACES = {Memory.GLOBAL: "__global", Memory.LOCAL: "__local"}
+
+
+def stored_as_half(buffer: Buffer) -> bool:
+    """True for elements that are converted as they are loaded and stored."""
+    return buffer.dtype is DType.FLOAT16 and buffer.memory is not Memory.PRIVATE
+
+
+@dataclass
+class ValuePrinter:
+    """Prints values; ``registers`` are private buffers that have become variables.
+
+    Those among them whose variables are whole vectors are in ``vectors``, with the width.
+    Temporaries that a value needs are handed to ``emit`` as statements before it. ``roundings``
+    collects the widths (1 for scalars) in which a value has to be rounded to a 16-bit float.
+    """
+
+    names: BufferNames
+    registers: frozenset[str]
+    vectors: Mapping[str, int]
+    emit: Callable[[str], None]
+    counter: int = field(default=0)
+    # Loop variables of fused runs, as digits of the run's own counter.
+    digits: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    # Buffers that are read or written as aligned vectors, with the widest of these.
+    aligned: dict[str, int] = field(default_factory=dict[str, int])
+    roundings: set[int] = field(default_factory=set[int])
+    # Unrolled statements read the same elements again and again.
+    _elements: dict[tuple[str, tuple[Expr, ...]], str] = field(
+        default_factory=dict[tuple[str, tuple[Expr, ...]], str]
+    )
+
+    def scalar(self, value: Value) -> str:
+        """A float expression; the value mentions no lane."""
+        match value:
+            case Constant():
+                return c_float(value.value)
+            case Load():
+                return self.loaded(value)
+            case Guarded():
+                if never_holds(value.guard):
+                    return c_float(value.otherwise)
+                border = self.border(value)
+                if border is not None:
+                    return border
+                condition = c_condition(value.guard)
+                inner = self.scalar(value.value)
+                if condition is None:
+                    return inner
+                return f"({condition} ? {inner} : {c_float(value.otherwise)})"
+            case Operate():
+                return self.operation(value.op, [self.scalar(o) for o in value.operands], 1)
+            case LaneSum():
+                return self.lane_sum(value)
+
+    def border(self, value: Guarded) -> str | None:
+        """A guarded element of shared memory, loaded without a branch.
+
+        Outside the guards element 0 is loaded and dropped, so that loads can be issued one
+        after the other. None if something else is guarded, or if the guards always hold.
+        """
+        conditions: list[str] = []
+        guarded: set[str] = set()
+        inner: Value = value
+        while isinstance(inner, Guarded) and inner.otherwise == value.otherwise:
+            if never_holds(inner.guard):
+                return c_float(value.otherwise)
+            condition = c_condition(inner.guard)
+            if condition is not None:
+                conditions.append(condition)
+                guarded |= inner.guard.index.names()
+            inner = inner.value
+        if not isinstance(inner, Load) or inner.buffer.memory is Memory.PRIVATE or not conditions:
+            return None
+        self.counter += 1
+        inside, loaded = f"inside_{self.counter}", f"loaded_{self.counter}"
+        bound, free = self._split_position(inner, guarded)
+        self.emit(f"const int {inside} = {c_all(conditions)};")
+        place = f"({inside} ? {c_index(bound)} : 0)"
+        if free.terms:
+            place += f" + {c_index(free)}"
+        self.emit(f"const float {loaded} = {self.at(inner.buffer, place)};")
+        return f"({inside} ? {loaded} : {c_float(value.otherwise)})"
+
+    def _split_position(self, load: Load, guarded: set[str]) -> tuple[Expr, Expr]:
+        """A position as what the guards speak of, and what lies in the buffer in any case.
+
+        The second part comes from dimensions that no guard mentions: loops over them move a
+        pointer and nothing else.
+        """
+        zeros: list[Expr] = [const(0)] * len(load.indices)
+        tied, free = list(zeros), list(zeros)
+        for dimension, index in enumerate(load.indices):
+            (tied if index.names() & guarded else free)[dimension] = index
+        buffer = load.buffer
+        return self.position(buffer, tuple(tied)), self.position(buffer, tuple(free))
+
+    def at(self, buffer: Buffer, place: str) -> str:
+        """What stands at a position of shared memory."""
+        name = self.names.of(buffer)
+        if stored_as_half(buffer):
+            return f"vload_half({place}, {name})"
+        return f"{name}[{place}]"
+
+    def loaded(self, load: Load) -> str:
+        """One element as a float."""
+        if stored_as_half(load.buffer):
+            return self.at(load.buffer, c_index(self.position(load.buffer, load.indices)))
+        return self.element(load.buffer, load.indices)
+
+    def stored(self, buffer: Buffer, indices: tuple[Expr, ...], value: str) -> str:
+        """The statement that writes one element."""
+        if stored_as_half(buffer):
+            place = c_index(self.position(buffer, indices))
+            return f"vstore_half_rte({value}, {place}, {self.names.of(buffer)});"
+        return f"{self.element(buffer, indices)} = {value};"
+
+    def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """One element of 32 bits as an lvalue or rvalue."""
+        known = self._elements.get((buffer.name, indices))
+        if known is None:
+            known = self._elements[buffer.name, indices] = self._element(buffer, indices)
+        return known
+
+    def _element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        name = self.names.of(buffer)
+        if buffer.name in self.registers:
+            return self.register(buffer, indices)
+        if not buffer.dimensions and buffer.memory is Memory.PRIVATE:
+            return name
+        return f"{name}[{c_index(self.position(buffer, indices))}]"
+
+    def position(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+        """Where an element stands in its buffer.
+
+        In the counter of a fused run where its digits come together again, as they do where
+        neighbouring iterations touch neighbouring elements.
+        """
+        flat = combine_digits(flat_index(buffer, indices))
+        if not flat.names() & self.digits.keys():
+            return flat
+        whole = combine_digits(flat.substitute(self.digits))
+        divided = any(
+            isinstance(atom, Quotient | Remainder)
+            for monomial, _ in whole.terms
+            for atom in monomial
+        )
+        return flat if divided else whole
+
+    def vector_place(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> str | None:
+        """The number of a whole vector in shared memory; None if it may be unaligned or torn."""
+        if buffer.memory is Memory.PRIVATE:
+            return None
+        base = self.lane_base(buffer, indices, width)
+        if base is None or any(coefficient % width for _, coefficient in base.terms):
+            return None
+        self.aligned[buffer.name] = max(width, self.aligned.get(buffer.name, 1))
+        vectors = Expr.from_terms({m: coefficient // width for m, coefficient in base.terms})
+        return c_index(vectors)
+
+    def vector_at(self, buffer: Buffer, place: str, width: int) -> str:
+        """The vector of 32-bit floats of this number, as an lvalue or rvalue."""
+        qualifiers = _SPACES[buffer.memory]
+        if buffer.role is Role.INPUT:
+            qualifiers += " const"
+        return f"(({qualifiers} float{width} *){self.names.of(buffer)})[{place}]"
+
+    def stored_vector(
+        self, buffer: Buffer, indices: tuple[Expr, ...], value: str, width: int
+    ) -> str | None:
+        """The statement that writes neighbours in shared memory; None if they are not."""
+        half, name = stored_as_half(buffer), self.names.of(buffer)
+        place = self.vector_place(buffer, indices, width)
+        if place is not None:
+            if half:
+                return f"vstorea_half{width}_rte({value}, {place}, {name});"
+            return f"{self.vector_at(buffer, place, width)} = {value};"
+        base = self.lane_base(buffer, indices, width)
+        if base is None:
+            return None
+        store = f"vstore_half{width}_rte" if half else f"vstore{width}"
+        return f"{store}({value}, 0, {name} + ({c_index(base)}));"
+
+    def lane_base(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> Expr | None:
+        """The position of lane 0 if the lanes are neighbours in memory, else None."""
+        flat = self.position(buffer, indices)
+        ((atom,), _) = symbol(LANE, width).terms[0]
+        assert isinstance(atom, Symbol)
+        parts = flat.coefficient(atom)
+        if parts is None or parts[0] != 1:
+            return None
+        return parts[1]
+
+    def register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """The variable that holds one element (or vector) of an array in registers."""
+        lane = indices[-1].constant if buffer.name in self.vectors else None
+        if lane is not None:
+            # One lane of a vector: a guard or a gather takes it apart.
+            return f"{self.register(buffer, (*indices[:-1], symbol(LANE)))}.{lane_name(lane)}"
+        parts = [self.names.of(buffer), *(str(i) for i in indices if str(i) != LANE)]
+        return "_".join(parts)
+
+    def vector(self, value: Value, width: int) -> str:
+        """A float<width> expression; what mentions no lane is repeated in all lanes."""
+        if not mentions_lane(value):
+            return f"(float{width})({self.scalar(value)})"
+        match value:
+            case Load():
+                return self.vector_load(value, width)
+            case Guarded():
+                if LANE in value.guard.index.names():
+                    return self.gather(value, width)
+                if never_holds(value.guard):
+                    return f"(float{width})({c_float(value.otherwise)})"
+                condition = c_condition(value.guard)
+                inner = self.vector(value.value, width)
+                if condition is None:
+                    return inner
+                return f"({condition} ? {inner} : (float{width})({c_float(value.otherwise)}))"
+            case Operate():
+                return self.operation(
+                    value.op, [self.vector(o, width) for o in value.operands], width
+                )
+            case Constant() | LaneSum():
+                return f"(float{width})({self.scalar(value)})"
+
+    def gather(self, value: Value, width: int) -> str:
+        """A vector put together lane by lane."""
+        lanes = [self.scalar(substitute_value(value, {LANE: const(lane)})) for lane in range(width)]
+        return f"(float{width})({', '.join(lanes)})"
+
+    def vector_load(self, load: Load, width: int) -> str:
+        """vload where the lanes are neighbours, else a gather."""
+        if load.buffer.name in self.vectors and str(load.indices[-1]) == LANE:
+            return self.register(load.buffer, load.indices)
+        if load.buffer.name in self.registers:
+            return self.gather(load, width)
+        half, name = stored_as_half(load.buffer), self.names.of(load.buffer)
+        place = self.vector_place(load.buffer, load.indices, width)
+        if place is not None:
+            if half:
+                return f"vloada_half{width}({place}, {name})"
+            return self.vector_at(load.buffer, place, width)
+        base = self.lane_base(load.buffer, load.indices, width)
+        if base is None:
+            return self.gather(load, width)
+        return f"vload{'_half' if half else ''}{width}(0, {name} + {c_operand(base)})"
+
+    def lane_sum(self, value: LaneSum) -> str:
+        """Sum over the lanes of a vector, with dot() where OpenCL has it."""
+        assert value.lane.extent is not None
+        width = value.lane.extent.constant
+        assert width is not None
+        product = value.value
+        if width == 1:
+            return self.scalar(substitute_value(product, {LANE: const(0)}))
+        if width not in VECTOR_WIDTHS or not mentions_lane(product):
+            lanes = [self.scalar(substitute_value(product, {LANE: const(k)})) for k in range(width)]
+            return "(" + " + ".join(lanes) + ")"
+        if (
+            isinstance(product, Operate)
+            and product.op is Op.MUL
+            and len(product.operands) == 2
+            and width in (2, 4)
+        ):
+            left, right = (self.vector(o, width) for o in product.operands)
+            return f"dot({left}, {right})"
+        self.counter += 1
+        name = f"lanes_{self.counter}"
+        self.emit(f"const float{width} {name} = {self.vector(product, width)};")
+        while width > 4:
+            width //= 2
+            self.counter += 1
+            half = f"lanes_{self.counter}"
+            self.emit(f"const float{width} {half} = {name}.lo + {name}.hi;")
+            name = half
+        return "(" + " + ".join(f"{name}.{lane_name(k)}" for k in range(width)) + ")"
+
+    def operation(self, op: Op, operands: list[str], width: int) -> str:
+        """An operator applied to floats or vectors of them."""
+        match op:
+            case Op.ADD | Op.SUB | Op.MUL | Op.DIV:
+                return "(" + f" {op.value} ".join(operands) + ")"
+            case Op.MAX:
+                return f"fmax({', '.join(operands)})"
+            case Op.MIN:
+                return f"fmin({', '.join(operands)})"
+            case Op.FMA:
+                return f"fma({', '.join(operands)})"
+            case Op.EXP:
+                return f"exp({operands[0]})"
+            case Op.TO_FLOAT:
+                # What is loaded or kept in registers is a 32-bit float already.
+                return operands[0]
+            case Op.TO_HALF:
+                self.roundings.add(width)
+                return f"{rounding_name(width)}({operands[0]})"
+            case Op.DOT | Op.SUM:
+                raise AssertionError("sums over lanes are LaneSum values")
+
+
+def rounding_name(width: int) -> str:
+    """The function that rounds a float, or each of a vector, to the nearest 16-bit float."""
+    return f"to_half{'' if width == 1 else width}"
+
+
+def rounding_function(width: int) -> str:
+    """The text of this function."""
+    lanes = "" if width == 1 else str(width)
+    return (
+        f"float{lanes} {rounding_name(width)}(float{lanes} x)\n{{\n"
+        f"    ushort{lanes} bits;\n"
+        f"    vstore_half{lanes}_rte(x, 0, (half *)&bits);\n"
+        f"    return vload_half{lanes}(0, (const half *)&bits);\n}}\n"
+    )
