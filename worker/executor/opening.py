@@ -1,0 +1,67 @@
+"""Devices by their spec: OpenCL under supervision, recorded, or null."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from worker.devices.interface import MeasuringDevice
+from worker.devices.null import NullDevice
+from worker.executor.confinement import VARIABLE, Confinement
+from worker.executor.recordings import open_recording
+from worker.measuring import MeasuringChild
+
+NULL = "null"
+RECORDED = "recorded:"
+CONFINED_CHILD = "worker.executor.confined_child"
+#: A board that compiles its first kernel while another of its cores is busy takes its time.
+_START_TIMEOUT_S = 180.0
+_RELOAD_TIMEOUT_S = 120.0
+
+
+def open_device(
+    spec: str,
+    confinement: Confinement,
+    reload_command: str = "",
+    say: Callable[[str], None] = lambda text: None,
+) -> MeasuringDevice:
+    """The device that ``spec`` names; DeviceError for a recording that cannot be read.
+
+    ``reload_command`` runs once when the golden kernel fails on an OpenCL device; ``say``
+    hears what became of it.
+    """
+    if spec == NULL:
+        return NullDevice()
+    if spec.startswith(RECORDED):
+        return open_recording(Path(spec.removeprefix(RECORDED)))
+    os.environ[VARIABLE] = confinement.to_text()
+    recovery = (lambda: say(run_reload(reload_command))) if reload_command else None
+    return MeasuringChild(
+        spec,
+        recovery=recovery,
+        start_timeout_s=_START_TIMEOUT_S,
+        probe_timeout_s=_START_TIMEOUT_S,
+        child_module=CONFINED_CHILD,
+    )
+
+
+def run_reload(command: str) -> str:
+    """Run the owner's command without a shell; what happened, as a sentence."""
+    shown = f"reload command {command!r}"
+    try:
+        ended = subprocess.run(
+            shlex.split(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_RELOAD_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{shown} was ended after {_RELOAD_TIMEOUT_S:.0f} s"
+    except (OSError, ValueError) as error:
+        return f"{shown} did not start: {error}"
+    return f"{shown} ended with {ended.returncode}"
