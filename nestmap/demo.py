@@ -31,8 +31,9 @@ from nestmap.tuning.display import (
     state_text,
 )
 from nestmap.tuning.output import write_best
+from nestmap.tuning.policy import INPUT_SEED, TimeoutPolicy
 from nestmap.tuning.reference import make_workload
-from nestmap.tuning.run import INPUT_SEED, Budget, TimeoutPolicy, tune
+from nestmap.tuning.run import Budget, tune
 from worker.measuring import MeasuringChild
 
 #: 512 channels of 14 x 14 to 512 filters of 3 x 3: nearly a gigaflop, yet seconds a candidate.

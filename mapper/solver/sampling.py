@@ -56,6 +56,20 @@ def sample(
             raise
         yield from diverse(narrow, count, seed, watch=watch)
         return
+    yield from sample_of(solutions, space, count, seed, measure=measure, watch=watch)
+
+
+def sample_of(
+    solutions: Solutions,
+    space: Space,
+    count: int,
+    seed: int,
+    *,
+    measure: Measure = Measure.MAPPINGS,
+    watch: Watch,
+) -> Iterator[dict[Variable, int]]:
+    """As :func:`sample`, from solutions that are known already; what they gave before does not
+    matter. Each is checked against ``space``."""
     random = Random(seed)
     if isinstance(solutions, FactoredSpace):
         drawn = iter(solutions.factors.sample_distinct(count, seed).assignments())

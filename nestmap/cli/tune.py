@@ -64,8 +64,9 @@ def tune(
         state_text,
     )
     from nestmap.tuning.output import result_json, write_best
+    from nestmap.tuning.policy import INPUT_SEED
     from nestmap.tuning.reference import make_workload
-    from nestmap.tuning.run import INPUT_SEED, Budget
+    from nestmap.tuning.run import Budget
     from nestmap.tuning.run import tune as run_tuning
 
     if candidates is None and seconds is None:

@@ -10,14 +10,15 @@ import os
 import queue
 import sys
 import threading
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from mapper.ast_model.bounded_json import loads_bounded
 from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.solver.limits import Cancelled, Watch
-from nestmap.tasks import kernels, kinds
+from nestmap.tasks import kernels, kinds, proposals
 from nestmap.tasks import limits as task_limits
-from nestmap.tasks.kinds import Context, Kind
+from nestmap.tasks.context import Context, Kind
 from nestmap.tasks.known_spaces import KnownSpaces
 from nestmap.tasks.replies import Replies, problem, problem_of
 from nestmap.tasks.request_fields import (
@@ -27,6 +28,7 @@ from nestmap.tasks.request_fields import (
     read_envelope,
     request_id,
 )
+from nestmap.tasks.run_search import Searches
 
 SCHEMA = "nestmap/solver-task/1"
 KINDS: dict[str, Kind] = {
@@ -39,10 +41,19 @@ KINDS: dict[str, Kind] = {
     "check": kinds.check,
     "explain": kinds.explain,
     "kernel": kernels.kernel,
+    "propose": proposals.propose,
 }
 #: Spaces that are kept between requests may take this share of a request's memory.
 _KEPT_SHARE = 0.4
 _CANCEL_BYTES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a child remembers from one request to the next."""
+
+    spaces: KnownSpaces
+    searches: Searches
 
 
 class Incoming:
@@ -96,16 +107,16 @@ def main(arguments: list[str], stdin: BinaryIO, stdout: BinaryIO) -> int:
         sys.stderr.write("usage: python -m nestmap.tasks [--end-with-parent]\n")
         return 2
     task_limits.set_lasting_limits("--end-with-parent" in arguments)
-    spaces = KnownSpaces()
+    kept = Kept(KnownSpaces(), Searches())
     incoming = Incoming(stdin)
     Replies(stdout, "").ready({"schema": SCHEMA, "pid": os.getpid(), "kinds": list(KINDS)})
     while (line := incoming.next()) is not None:
-        if not answer(line, spaces, stdout, incoming):
+        if not answer(line, kept, stdout, incoming):
             return task_limits.EXIT_MEMORY
     return 0
 
 
-def answer(line: bytes, spaces: KnownSpaces, stdout: BinaryIO, incoming: Incoming) -> bool:
+def answer(line: bytes, kept: Kept, stdout: BinaryIO, incoming: Incoming) -> bool:
     """Answer one request. False if the process should end: it has run out of memory."""
     try:
         envelope = read_envelope(line, tuple(KINDS))
@@ -118,7 +129,8 @@ def answer(line: bytes, spaces: KnownSpaces, stdout: BinaryIO, incoming: Incomin
         envelope.limits.for_solver(), cancelled=lambda: incoming.is_cancelled(envelope.id)
     )
     try:
-        KINDS[envelope.kind](envelope, Context(spaces, watch, envelope.limits), replies)
+        context = Context(kept.spaces, kept.searches, watch, envelope.limits)
+        KINDS[envelope.kind](envelope, context, replies)
         return True
     except MemoryError:
         found = _out_of_memory(envelope)
@@ -137,9 +149,9 @@ def answer(line: bytes, spaces: KnownSpaces, stdout: BinaryIO, incoming: Incomin
     finally:
         task_limits.end()
         incoming.forget(envelope.id)
-        spaces.shrink(int(envelope.limits.memory_bytes * _KEPT_SHARE))
+        kept.spaces.shrink(int(envelope.limits.memory_bytes * _KEPT_SHARE))
     # What was computed for a request that did not end well may be half done.
-    spaces.forget_parts(envelope.fields)
+    kept.spaces.forget_parts(envelope.fields)
     return True
 
 

@@ -13,7 +13,8 @@ from nestmap.answers import violation_to_json
 from nestmap.finding import by_preference, drawn, with_values
 from nestmap.mappings import judge
 from nestmap.requests import Request
-from nestmap.tasks.kinds import Context, given_mapping
+from nestmap.tasks.context import Context
+from nestmap.tasks.kinds import given_mapping
 from nestmap.tasks.limits import refuse_large_model
 from nestmap.tasks.replies import Replies, problem
 from nestmap.tasks.request_fields import Envelope, Fields

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 from math import prod
 from typing import Any
@@ -44,8 +43,9 @@ from nestmap.finding import (
 from nestmap.mappings import Given, judge, read_mapping
 from nestmap.requests import Request
 from nestmap.restrictions import option_name
-from nestmap.tasks.known_spaces import KnownPart, KnownSpaces
-from nestmap.tasks.limits import TaskLimits, refuse_large_model
+from nestmap.tasks.context import Context
+from nestmap.tasks.known_spaces import KnownPart
+from nestmap.tasks.limits import refuse_large_model
 from nestmap.tasks.replies import Replies
 from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts
 
@@ -53,18 +53,6 @@ MOST_ITEMS = 10_000_000
 #: A page that somebody reads, or the ranks of a stream.
 MOST_SKIPPED = 2**62
 _PROGRESS_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a request is worked on with."""
-
-    spaces: KnownSpaces
-    watch: Watch
-    limits: TaskLimits
-
-
-Kind = Callable[[Envelope, Context, Replies], None]
 
 
 def describe(envelope: Envelope, context: Context, replies: Replies) -> None:

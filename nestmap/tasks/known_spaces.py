@@ -64,6 +64,11 @@ class KnownPart:
     counts: dict[bool, int] = field(default_factory=dict[bool, int])
     listings: OrderedDict[int, Listing] = field(default_factory=OrderedDict[int, Listing])
 
+    def lend(self, watch: Watch) -> None:
+        """Keep to the limits of a request from now on."""
+        self.watch.limits, self.watch.cancelled = watch.limits, watch.cancelled
+        self.watch.progress, self.watch.started = watch.progress, watch.started
+
     def solved(self) -> Solutions:
         """Its solutions; LimitError and Cancelled as the watch says."""
         if self.solutions is None:
@@ -126,16 +131,15 @@ class KnownSpace:
             full = self.request
             restrictions = read_restrictions(full.space, texts.pins, texts.forbids, texts.prefers)
             request = replace(full, restrictions=restrictions)
-            space = narrowed(full.space, restrictions)
             if not symmetric:
-                space = without_symmetric(request, space)
+                # Part of the request, so that it has its place in the reason for an empty space.
+                request = replace(request, space=without_symmetric(full, full.space))
+            space = narrowed(request.space, restrictions)
             known = self._parts[key] = KnownPart(request, space, Watch())
             if len(self._parts) > _MOST_PARTS:
                 self._parts.popitem(last=False)
         self._parts.move_to_end(key)
-        lent = known.watch
-        lent.limits, lent.cancelled = watch.limits, watch.cancelled
-        lent.progress, lent.started = watch.progress, watch.started
+        known.lend(watch)
         return known
 
     def forget_parts(self) -> None:

@@ -11,17 +11,13 @@ from typing import Any
 from db.records import CandidateRecord, Study
 from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
-from mapper.constraint_rules.predicate import ParameterVariable, Variable
+from mapper.constraint_rules.predicate import ParameterVariable
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timeout
 from mapper.pipeline import Subject, derive_space
-from mapper.solver.space import Space
-from mapper.tuning_records import records_of, shipped_records
-from nestmap.kernel_bench.proposals import readable
-from nestmap.kernel_bench.record_files import device_folder
 from nestmap.tuning.candidates import Candidate, Draw, draw_with_sampler, rebuild
 from nestmap.tuning.events import (
     CandidateMeasured,
@@ -32,26 +28,19 @@ from nestmap.tuning.events import (
     State,
     silent,
 )
+from nestmap.tuning.policy import (
+    DEFAULT_TIMEOUTS,
+    INPUT_SEED,
+    TUNING_PROTOCOL,
+    TimeoutPolicy,
+    device_identity,
+    recorded_candidates,
+)
 from nestmap.tuning.progress import Point, Tally
 from nestmap.tuning.reference import Workload, make_workload
 from nestmap.tuning.strategy import BATCH, RandomStrategy, Source, Strategy
 from worker.devices.interface import MeasuringDevice
 from worker.measuring import Protocol
-
-#: Facts that say which device and software this is, and do not change from run to run.
-_IDENTITY = (
-    "device.name",
-    "device.version",
-    "device.kind",
-    "device.compute_units",
-    "driver.version",
-    "platform.name",
-    "platform.version",
-    "cpu.model",
-    "cpu.cores_allowed",
-)
-INPUT_SEED = 0
-TUNING_PROTOCOL = Protocol(slow_after_ms=200.0, budget_ms=1000.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +56,6 @@ class Budget:
             raise InputError(Problem("candidates", "must be positive", str(self.candidates)))
         if self.seconds is not None and not self.seconds > 0:
             raise InputError(Problem("seconds", "must be positive", str(self.seconds)))
-
-
-@dataclass(frozen=True, slots=True)
-class TimeoutPolicy:
-    """How long one candidate may take, compiling and verifying included.
-
-    ``factor`` times the best so far, within ``least_s`` and ``most_s``: what is that much
-    slower is hopeless.
-    """
-
-    least_s: float = 10.0
-    most_s: float = 60.0
-    factor: float = 20.0
-
-    def timeout_s(self, best_ms: float | None) -> float:
-        """The time for the next candidate."""
-        if best_ms is None:
-            return self.most_s
-        return min(self.most_s, max(self.least_s, self.factor * best_ms / 1e3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +93,7 @@ def tune(
     options: RuleOptions = DEFAULT_OPTIONS,
     listener: Listener = silent,
     draw: Draw = draw_with_sampler,
-    timeouts: TimeoutPolicy = TimeoutPolicy(),
+    timeouts: TimeoutPolicy = DEFAULT_TIMEOUTS,
     protocol: Protocol = TUNING_PROTOCOL,
     batch: int = BATCH,
     clock: Callable[[], float] = time.monotonic,
@@ -170,7 +140,7 @@ class _Run:
         self._workloads: dict[str, Workload] = {}
         self.profile: DeviceProfile = device.profile()
         self.facts = device.facts()
-        device_id = store.add_device(self.profile.name, _identity(self.facts))
+        device_id = store.add_device(self.profile.name, device_identity(self.facts))
         variants = tuple(subject.variant or subject.label for subject in subjects)
         self._tally = Tally(variants)
         self._measured: list[dict[str, Outcome]] = []
@@ -193,7 +163,7 @@ class _Run:
             for row in stored:
                 self._tally.add(index, row.candidate_id, row.outcome, row.memory_bytes)
             space = derive_space(subject, mode, self.profile, options)
-            known = _recorded(subject, space, self.facts)
+            known = recorded_candidates(subject, space, self.facts)
             self.sources.append(Source(index, subject, space, program_hash, len(stored), known))
         listener(RunStarted(self.profile.name, variants, self._tally.tried))
 
@@ -306,24 +276,6 @@ class _Run:
 
     def _elapsed(self) -> float:
         return self._clock() - self._started
-
-
-def _recorded(
-    subject: Subject, space: Space, facts: Mapping[str, str]
-) -> tuple[Mapping[Variable, int], ...]:
-    """What tuning records know of a layer in this variant on this device, fastest first."""
-    if subject.layer is None:
-        return ()
-    records = records_of(shipped_records(device_folder(facts)), subject.layer)
-    fitting = sorted(
-        (record for record in records if record.variant == subject.variant),
-        key=lambda record: record.time_ms,
-    )
-    return tuple(readable(space, (record.choices for record in fitting)))
-
-
-def _identity(facts: Mapping[str, str]) -> dict[str, str]:
-    return {key: facts[key] for key in _IDENTITY if key in facts}
 
 
 def subject_json(subject: Subject) -> dict[str, Any]:

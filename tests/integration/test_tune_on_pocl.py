@@ -12,8 +12,9 @@ from mapper.measurement import Timed
 from mapper.pipeline import subject_of_layer
 from nestmap.tuning.baselines import compare_with_baselines
 from nestmap.tuning.output import write_best
+from nestmap.tuning.policy import INPUT_SEED
 from nestmap.tuning.reference import make_workload
-from nestmap.tuning.run import INPUT_SEED, Budget, tune
+from nestmap.tuning.run import Budget, tune
 from worker.measuring import MeasuringChild
 
 LAYER = LayerSpec(8, 7, 7, 8, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1, name="small")

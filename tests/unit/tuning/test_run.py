@@ -12,8 +12,9 @@ from mapper.errors import InputError, StoreError, UnsatisfiableError
 from mapper.measurement import CompileError, Outcome, Timeout, Wrong
 from nestmap.tuning.candidates import Draw
 from nestmap.tuning.events import CandidateMeasured, CandidateRefused, Event, RunEnded, RunStarted
+from nestmap.tuning.policy import TimeoutPolicy
 from nestmap.tuning.progress import Point, pareto
-from nestmap.tuning.run import Budget, TimeoutPolicy, TuningResult, tune
+from nestmap.tuning.run import Budget, TuningResult, tune
 from tests.unit.tuning.fakes import ScriptedDevice, draw_once, timed, tiny_subjects
 from worker.devices.null import NULL_PROFILE, NullDevice
 from worker.devices.recorded import RecordedDevice

@@ -1,0 +1,152 @@
+"""``propose`` requests: the next candidates of a tuning run, each as a measure job.
+
+Artifacts (kernel sources, inputs, references) are written into the spool folder that the request
+names; a later proposal refers to the inputs of the first by hash. Only the farm's own runner
+sends such requests: no client of the API can.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, cast
+
+from db.canonical import canonical_json, content_hash
+from mapper.ast_model.json_reader import JsonObject
+from mapper.constraint_rules.predicate import ParameterVariable
+from mapper.errors import InputError, Problem
+from mapper.measurement import Timed
+from nestmap.tasks.context import Context
+from nestmap.tasks.replies import Replies
+from nestmap.tasks.request_fields import Envelope, RestrictionTexts, read_device
+from nestmap.tasks.run_requests import ProposeRequest, read_propose
+from nestmap.tasks.run_search import RunSearch, Variant
+from nestmap.tasks.workload_files import SOURCE, Spool, artifacts_of, workload_json
+from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.policy import DEFAULT_TIMEOUTS, device_identity, recorded_candidates
+
+JOB_SCHEMA = "nestmap/measure-job/1"
+
+
+def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
+    """Candidates as items, the studies that they are of and the next state in the end."""
+    request = read_propose(envelope)
+    variants = [_variant(request, name, context) for name in request.run.variants]
+    sizes = _batch_sizes(request.known.state)
+    profile = variants[0].part.request.device
+    search = context.searches.take(request.key, len(sizes))
+    if search is None:
+        search = RunSearch(variants, profile, request.run.strategy, request.run.seed, context.watch)
+        for place, size in enumerate(sizes):
+            search.batch(size, request.known.outcomes, request.known.lost)
+            replies.progress({"done": place + 1, "of": len(sizes) + 1})
+    search.use(context.watch)
+    refused_before = len(search.refused)
+    search.batch(request.count, request.known.outcomes, request.known.lost)
+    spool = Spool(request.spool, replies)
+    state = _Workloads(request, spool)
+    batch = search.batches[-1]
+    timeout_s = DEFAULT_TIMEOUTS.timeout_s(_best_ms(search, request))
+    for candidate in batch:
+        context.watch.tick()
+        workload = state.of(variants[candidate.subject_index], candidate)
+        replies.item({"candidate": _candidate(candidate, request, workload, spool, timeout_s)})
+    replies.end(
+        {
+            "device": {"name": profile.name, "facts": device_identity(request.facts)},
+            "studies": [_study(variant, request) for variant in variants],
+            "exhausted": search.exhausted,
+            "state": {"batches": [*sizes, len(batch)], "workloads": state.known},
+            "report": {"refused": search.refused[refused_before:]},
+        }
+    )
+    context.searches.keep(request.key, search)
+
+
+def _variant(request: ProposeRequest, name: str | None, context: Context) -> Variant:
+    fields: JsonObject = {
+        "subject": request.run.subject,
+        "variant": name,
+        "device": request.profile,
+        "mode": request.run.mode.value,
+    }
+    read_device(request.profile, "/device/profile")
+    known = context.spaces.of(fields)
+    subject = known.request.subject
+    subject.require_program()
+    part = known.part(RestrictionTexts(), True, context.watch)
+    recorded = recorded_candidates(subject, part.space, request.facts)
+    program_hash = content_hash(canonical_json(subject.to_json()))
+    return Variant(subject, part, program_hash, recorded)
+
+
+def _batch_sizes(state: JsonObject) -> list[int]:
+    value = state.get("batches", [])
+    sizes = cast("list[object]", value) if isinstance(value, list) else []
+    if any(not isinstance(size, int) or not 0 <= size <= 10_000 for size in sizes):
+        raise InputError(Problem("/history/state/batches", "not sizes of batches", str(value)[:80]))
+    return cast("list[int]", sizes)
+
+
+def _best_ms(search: RunSearch, request: ProposeRequest) -> float | None:
+    """The best time among batches that have ended: it does not depend on who was faster."""
+    places = [(c.subject_index, c.id) for batch in search.batches[:-2] for c in batch]
+    outcomes = (request.known.outcomes.get(place) for place in places)
+    return min((o.time_ms for o in outcomes if isinstance(o, Timed)), default=None)
+
+
+class _Workloads:
+    """Descriptions of workloads by what they are of; those of earlier proposals stand."""
+
+    def __init__(self, request: ProposeRequest, spool: Spool) -> None:
+        given = request.known.state.get("workloads")
+        self.known: dict[str, Any] = dict(cast("Any", given)) if isinstance(given, dict) else {}
+        self._spool = spool
+
+    def of(self, variant: Variant, candidate: Candidate) -> dict[str, Any]:
+        layer = variant.subject.layer
+        text = variant.program_hash if layer is None else json.dumps(layer.to_json())
+        key = content_hash(text)
+        if key not in self.known:
+            parameters = {
+                variable.name: value
+                for variable, value in candidate.assignment.items()
+                if isinstance(variable, ParameterVariable)
+            }
+            self.known[key] = workload_json(variant.subject, parameters, self._spool)
+        return self.known[key]
+
+
+def _study(variant: Variant, request: ProposeRequest) -> dict[str, Any]:
+    program = variant.subject.to_json()
+    return {
+        "program_schema": program["schema"],
+        "program": program,
+        "variant": variant.subject.variant,
+        "mode": request.run.mode.value,
+        "seed": request.run.seed,
+    }
+
+
+def _candidate(
+    candidate: Candidate,
+    request: ProposeRequest,
+    workload: dict[str, Any],
+    spool: Spool,
+    timeout_s: float,
+) -> dict[str, Any]:
+    plan = candidate.plan.to_json()
+    source = spool.put(plan.pop("source").encode(), SOURCE)
+    return {
+        "study": candidate.subject_index,
+        "record": asdict(candidate.record),
+        "payload": {
+            "schema": JOB_SCHEMA,
+            "candidate": candidate.id,
+            "plan": {**plan, "source": {"artifact": source}},
+            "workload": workload,
+            "protocol": request.run.protocol.to_json(),
+            "timeout_s": timeout_s,
+        },
+        "artifacts": [source, *artifacts_of(workload)],
+    }

@@ -1,0 +1,212 @@
+"""What a ``propose`` request says: the run, its device, and what is known of its candidates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from mapper.ast_model.bounded_json import kind_of
+from mapper.ast_model.json_reader import JsonObject, JsonReader
+from mapper.constraint_rules.rule import Mode
+from mapper.errors import InputError, NestmapError, Problem
+from mapper.measurement import Outcome
+from mapper.profiles import profile_names
+from nestmap.kernel_bench.record_files import device_folder
+from nestmap.tasks.request_fields import Envelope, Fields, read_mode
+from nestmap.tuning.policy import TUNING_PROTOCOL
+from worker.measuring.settings import Protocol
+from worker.measuring.wire import BadMessage, outcome_from_json
+
+REQUEST_FIELDS = ("subject", "variants", "mode", "seed", "strategy", "protocol")
+STRATEGIES = ("random",)
+#: Variants of a layer that are tuned unless others are asked for, as ``nestmap tune`` does.
+TUNED_VARIANTS = ("direct", "partial")
+MOST_VARIANTS = 16
+MOST_CANDIDATES = 64
+MOST_IN_BATCHES = 1_000_000
+
+#: A candidate of a run: the variant's place among the run's, and its id.
+Place = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A run as its owner asked for it: what the API keeps in ``runs.request``."""
+
+    subject: JsonObject
+    variants: tuple[str | None, ...]
+    mode: Mode
+    seed: int = 0
+    strategy: str = "random"
+    protocol: Protocol = TUNING_PROTOCOL
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the store knows: ``outcomes`` of measured candidates, those ``lost``; ``state`` is
+    what the last proposal left for this one."""
+
+    outcomes: Mapping[Place, Outcome]
+    lost: frozenset[Place]
+    state: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeRequest:
+    """All of a ``propose`` request. ``profile`` is a name or a JSON object; new artifacts are
+    written into ``spool``."""
+
+    run: RunRequest
+    profile: object
+    facts: dict[str, str]
+    known: Known
+    count: int
+    spool: Path
+    key: str = field(default="")
+
+
+def read_propose(envelope: Envelope) -> ProposeRequest:
+    """InputError with a pointer for everything that is wrong."""
+    fields = Fields(envelope, ("run_id", "run", "device", "history", "count", "spool"), about=False)
+    run = fields.object("run") or {}
+    device = fields.object("device") or {}
+    history = fields.object("history", required=False) or {}
+    count = fields.integer("count", 8, 1, MOST_CANDIDATES) or 8
+    fields.finish()
+    spool = envelope.fields.get("spool")
+    if not isinstance(spool, str) or not Path(spool).is_dir():
+        raise InputError(Problem("/spool", "not a folder", kind_of(spool), "a folder's path"))
+    request = read_run(run)
+    facts = _facts(device.get("facts", {}))
+    key = json.dumps([envelope.fields.get("run_id"), run, device], sort_keys=True)
+    return ProposeRequest(
+        request,
+        _profile(device.get("profile"), facts),
+        facts,
+        _known(history, len(request.variants)),
+        count,
+        Path(spool),
+        key,
+    )
+
+
+def read_run(value: JsonObject) -> RunRequest:
+    """A run's request; InputError points below ``/run``."""
+    reader = JsonReader()
+    reader.object(value, "/run", ("subject",), REQUEST_FIELDS[1:])
+    subject = value.get("subject")
+    if not isinstance(subject, dict):
+        reader.fail("/run/subject", "not a subject", kind_of(subject), "an object")
+    variants = _variants(reader, value, subject)
+    seed = value.get("seed", 0)
+    if reader.integer(seed, "/run/seed") is None or not 0 <= cast("int", seed) < 2**63:
+        reader.fail("/run/seed", "out of range", kind_of(seed), "0 to 2^63 - 1")
+    strategy = value.get("strategy", "random")
+    if strategy not in STRATEGIES:
+        reader.fail("/run/strategy", "no such strategy", kind_of(strategy), ", ".join(STRATEGIES))
+    reader.finish()
+    return RunRequest(
+        cast("JsonObject", subject),
+        variants,
+        read_mode(value.get("mode")),
+        cast("int", seed),
+        str(strategy),
+        _protocol(value.get("protocol")),
+    )
+
+
+def _variants(reader: JsonReader, value: JsonObject, subject: object) -> tuple[str | None, ...]:
+    given = value.get("variants")
+    if given is None:
+        return TUNED_VARIANTS if _is_layer(subject) else (None,)
+    names = reader.items(given, "/run/variants", reader.text)
+    if not 1 <= len(names) <= MOST_VARIANTS or len(set(names)) < len(names):
+        reader.fail("/run/variants", "too few, too many or twice the same", str(len(names)),
+                    f"1 to {MOST_VARIANTS} different ones")  # fmt: skip
+    return names
+
+
+def _is_layer(subject: object) -> bool:
+    if not isinstance(subject, dict):
+        return False
+    fields = cast("JsonObject", subject)
+    document = fields.get("document")
+    schema = cast("JsonObject", document).get("schema") if isinstance(document, dict) else ""
+    stated = isinstance(schema, str) and schema.startswith("nestmap/layer/")
+    return "name" in fields or stated or (isinstance(document, dict) and "channels" in document)
+
+
+def _protocol(value: object) -> Protocol:
+    if value is None:
+        return TUNING_PROTOCOL
+    allowed = Protocol().to_json()
+    if not isinstance(value, dict) or not set(value) <= set(allowed):
+        raise InputError(
+            Problem("/run/protocol", "not a protocol", kind_of(value), ", ".join(allowed))
+        )
+    numbers = cast("dict[str, Any]", value)
+    for name, number in numbers.items():
+        whole = isinstance(allowed[name], int)
+        if isinstance(number, bool) or not isinstance(number, int if whole else int | float):
+            wanted = "an integer" if whole else "a number"
+            raise InputError(
+                Problem(f"/run/protocol/{name}", f"not {wanted}", kind_of(number), wanted)
+            )
+    return Protocol(**{**TUNING_PROTOCOL.to_json(), **numbers})
+
+
+def _facts(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise InputError(Problem("/device/facts", "not an object", kind_of(value), "an object"))
+    return {str(name): str(fact) for name, fact in cast("JsonObject", value).items()}
+
+
+def _profile(value: object, facts: Mapping[str, str]) -> object:
+    """The stated profile, else the shipped one that the facts are of."""
+    if value is not None:
+        return value
+    name = device_folder(facts)
+    if name in profile_names():
+        return name
+    raise InputError(
+        Problem(
+            "/device/profile",
+            "nothing says what the device allows",
+            facts.get("device.name", "no device.name"),
+            f"a profile ({', '.join(profile_names())}, or an object), given with the device",
+        )
+    )
+
+
+def _known(history: JsonObject, variants: int) -> Known:
+    outcomes: dict[Place, Outcome] = {}
+    for number, entry in enumerate(_entries(history, "measured", 3)):
+        try:
+            outcomes[_place(entry, variants)] = outcome_from_json(cast("Any", entry[2]))
+        except (BadMessage, KeyError, TypeError, ValueError, NestmapError) as error:
+            raise InputError(
+                Problem(f"/history/measured/{number}", "not an outcome", str(error)[:200])
+            ) from error
+    lost = frozenset(_place(entry, variants) for entry in _entries(history, "lost", 2))
+    state = history.get("state")
+    return Known(outcomes, lost, cast("JsonObject", state) if isinstance(state, dict) else {})
+
+
+def _entries(history: JsonObject, name: str, length: int) -> list[list[object]]:
+    value = history.get(name, [])
+    entries = cast("list[object]", value) if isinstance(value, list) else [value]
+    if any(not isinstance(entry, list) or len(cast("Any", entry)) != length for entry in entries):
+        raise InputError(
+            Problem(f"/history/{name}", "not a list of lists", kind_of(value), f"of {length} each")
+        )
+    return cast("list[list[object]]", entries)
+
+
+def _place(entry: list[object], variants: int) -> Place:
+    index, candidate = entry[0], entry[1]
+    if not isinstance(index, int) or not 0 <= index < variants or not isinstance(candidate, str):
+        raise InputError(Problem("/history", "no such variant or candidate", str(entry[:2])[:200]))
+    return index, candidate

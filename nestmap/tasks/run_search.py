@@ -1,0 +1,154 @@
+"""The strategy of a run, taken up where the last proposal left it.
+
+A run proposes in batches. The strategy is told outcomes a batch late: when batch k is asked for,
+everything of batch k - 2 has ended, while some of batch k - 1 may still be measured. What it
+knows then depends on the run alone and not on who was faster, so that one seed and one device
+give one sequence of candidates wherever and however often proposals are made.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mapper.constraint_rules.predicate import Variable
+from mapper.device_profile import DeviceProfile
+from mapper.errors import LimitError, NestmapError, UnsatisfiableError
+from mapper.measurement import Crash, Outcome
+from mapper.pipeline import Subject
+from mapper.solver.limits import Watch
+from mapper.solver.sampling import sample, sample_of
+from mapper.solver.space import Space
+from nestmap.seeds import derived_seed
+from nestmap.tasks.known_spaces import KnownPart
+from nestmap.tasks.run_requests import Place
+from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.strategy import RandomStrategy, Source, Strategy
+
+#: What the strategy hears of a candidate whose jobs failed for good.
+LOST = Crash(1, "no attempt to measure it ended")
+_REFUSALS_KEPT = 20
+_MOST_SEARCHES = 8
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One subject of a run: its space as the child knows it."""
+
+    subject: Subject
+    part: KnownPart
+    program_hash: str
+    known: tuple[Mapping[Variable, int], ...]
+
+
+class RunSearch:
+    """A strategy with the batches that it has given.
+
+    It can be thrown away at any time: another one that asks for the same batches with the same
+    outcomes gives the same candidates.
+    """
+
+    def __init__(
+        self,
+        variants: Sequence[Variant],
+        profile: DeviceProfile,
+        strategy: str,
+        seed: int,
+        watch: Watch,
+    ) -> None:
+        self._watch = watch
+        self._variants = variants
+        self.refused: list[str] = []
+        self.batches: list[tuple[Candidate, ...]] = []
+        self._told = 0
+        self._strategy = _strategy(strategy, self._sources(), profile, seed, self)
+        self.exhausted = False
+
+    def use(self, watch: Watch) -> None:
+        """Keep to the limits of another request from now on."""
+        self._watch = watch
+        for variant in self._variants:
+            variant.part.lend(watch)
+
+    def batch(self, count: int, outcomes: Mapping[Place, Outcome], lost: frozenset[Place]) -> None:
+        """Ask for the next batch, at most ``count``, and keep it in :attr:`batches`."""
+        while self._told < len(self.batches) - 1:
+            for candidate in self.batches[self._told]:
+                place = (candidate.subject_index, candidate.id)
+                outcome = outcomes.get(place) or (LOST if place in lost else None)
+                if outcome is not None:
+                    self._strategy.tell(candidate, outcome)
+            self._told += 1
+        found: list[Candidate] = []
+        while len(found) < count:
+            self._watch.tick()
+            candidate = self._strategy.ask()
+            if candidate is None:
+                self.exhausted = True
+                break
+            found.append(candidate)
+        self.batches.append(tuple(found))
+
+    def refuse(self, source: Source, error: NestmapError) -> None:
+        """Note an assignment that has no kernel, or a space that gives none."""
+        if isinstance(error, LimitError) and self._watch.left_s == 0:
+            # The request was too short: that says nothing about the space.
+            raise error
+        name = source.subject.variant or source.subject.label
+        if len(self.refused) < _REFUSALS_KEPT:
+            self.refused.append(f"{name}: {error}")
+
+    def draw(self, space: Space, count: int, seed: int) -> Sequence[Mapping[Variable, int]]:
+        """As ``nestmap.tuning.candidates.draw_with_sampler``, from spaces that are known."""
+        part = next(v.part for v in self._variants if v.part.space is space)
+        found: list[Mapping[Variable, int]] = []
+        for attempt in range(_ATTEMPTS):
+            drawn_seed = derived_seed(seed, attempt)
+            try:
+                try:
+                    drawn = sample_of(part.solved(), space, count, drawn_seed, watch=self._watch)
+                except LimitError:
+                    # Too large to be taken apart: then by the solver, as ``sample`` does it.
+                    drawn = sample(space, count, drawn_seed, watch=self._watch)
+                found += drawn
+                return found
+            except LimitError:
+                if self._watch.left_s == 0:
+                    raise
+                if found:
+                    return found
+        raise UnsatisfiableError("nothing was drawn")
+
+    def _sources(self) -> list[Source]:
+        return [
+            Source(index, v.subject, v.part.space, v.program_hash, 0, v.known)
+            for index, v in enumerate(self._variants)
+        ]
+
+
+class Searches:
+    """The searches of the latest runs, so that a proposal need not go through all before it."""
+
+    def __init__(self) -> None:
+        self._searches: OrderedDict[str, RunSearch] = OrderedDict()
+
+    def take(self, key: str, batches: int) -> RunSearch | None:
+        """The search that has given so many batches; it is not kept meanwhile."""
+        found = self._searches.pop(key, None)
+        return found if found is not None and len(found.batches) == batches else None
+
+    def keep(self, key: str, search: RunSearch) -> None:
+        """A search for the next proposal of its run."""
+        self._searches[key] = search
+        if len(self._searches) > _MOST_SEARCHES:
+            self._searches.popitem(last=False)
+
+
+def _strategy(
+    name: str, sources: Sequence[Source], profile: DeviceProfile, seed: int, search: RunSearch
+) -> Strategy:
+    """The strategy of a name (run_requests.STRATEGIES)."""
+    assert name == "random"
+    return RandomStrategy(sources, profile, seed, search.draw, search.refuse)
