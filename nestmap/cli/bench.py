@@ -12,6 +12,7 @@ from nestmap.cli.bench_completeness import completeness
 from nestmap.cli.bench_cpu import cpu
 from nestmap.cli.bench_gpu import gpu
 from nestmap.cli.bench_joint import joint
+from nestmap.cli.bench_search import search
 from nestmap.cli.bench_soundness import soundness
 from nestmap.cli.bench_spaces import spaces
 from nestmap.cli.exit_codes import ExitCode
@@ -26,6 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="Campaigns whose figures stand in t
 app.command()(soundness)
 app.command()(joint)
 app.command()(spaces)
+app.command()(search)
 app.command()(completeness)
 app.command()(gpu)
 app.command()(cpu)

@@ -1,0 +1,1 @@
+"""Search strategies: asked for candidates, told outcomes; pure, and the same for the same seed."""

@@ -1,0 +1,166 @@
+"""Where candidates come from: a list of all, or draws and completions of a solved space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.constraint_rules.predicate import Variable
+from mapper.errors import InputError, LimitError, Problem, UnsatisfiableError
+from mapper.search.strategy import Choice
+from mapper.solver.dive import complete
+from mapper.solver.limits import SolveLimits, Watch
+from mapper.solver.sampling import Measure, sample
+from mapper.solver.solutions import FactoredSpace, solutions_of
+from mapper.solver.space import Domain, Space
+
+#: Spaces with fewer candidates are listed whole.
+LISTED = 50_000
+_COMPLETION_S = 5.0
+_DRAW_ATTEMPTS = 4
+
+Choices = NDArray[np.int64]
+
+
+class Candidates(Protocol):
+    """Valid candidates, each a row of values of :attr:`variables`."""
+
+    @property
+    def variables(self) -> tuple[tuple[Variable, Domain], ...]:
+        """The variables with their domains, in the order of a choice."""
+        ...
+
+    @property
+    def listed(self) -> Choices | None:
+        """Every candidate as a row, if they are few; None otherwise."""
+        ...
+
+    def draw(self, count: int, seed: int) -> list[Choice]:
+        """Random candidates, different ones; fewer if there are no more."""
+        ...
+
+    def completed(self, kept: Mapping[int, int], seed: int) -> Choice | None:
+        """A random candidate with these values (by place of variable); None if there is none."""
+        ...
+
+
+class ListedCandidates:
+    """Candidates that are all known: rows x variables. InputError if there are none."""
+
+    def __init__(self, variables: Sequence[tuple[Variable, Domain]], rows: Choices) -> None:
+        if rows.ndim != 2 or rows.shape[1] != len(variables) or not len(rows):
+            raise InputError(
+                Problem("rows", "are no candidates", str(rows.shape), f"n x {len(variables)}")
+            )
+        self._variables = tuple(variables)
+        self._rows = rows
+
+    @property
+    def variables(self) -> tuple[tuple[Variable, Domain], ...]:
+        """See :class:`Candidates`."""
+        return self._variables
+
+    @property
+    def listed(self) -> Choices:
+        """See :class:`Candidates`."""
+        return self._rows
+
+    def draw(self, count: int, seed: int) -> list[Choice]:
+        """See :class:`Candidates`."""
+        order = Random(seed).sample(range(len(self._rows)), min(count, len(self._rows)))
+        return [tuple(self._rows[row].tolist()) for row in order]
+
+    def completed(self, kept: Mapping[int, int], seed: int) -> Choice | None:
+        """See :class:`Candidates`."""
+        fits = np.ones(len(self._rows), np.bool_)
+        for place, value in kept.items():
+            fits &= self._rows[:, place] == value
+        rows = np.flatnonzero(fits)
+        if not len(rows):
+            return None
+        return tuple(self._rows[Random(seed).choice(rows.tolist())].tolist())
+
+
+class SolvedCandidates:
+    """The valid assignments of a space: drawn by its sampler, completed by CP-SAT."""
+
+    def __init__(self, space: Space, measure: Measure = Measure.MAPPINGS) -> None:
+        self._space = space
+        self._measure = measure
+
+    @property
+    def variables(self) -> tuple[tuple[Variable, Domain], ...]:
+        """See :class:`Candidates`."""
+        return self._space.variables
+
+    @property
+    def listed(self) -> None:
+        """See :class:`Candidates`."""
+        return None
+
+    def draw(self, count: int, seed: int) -> list[Choice]:
+        """See :class:`Candidates`; LimitError where no attempt gives anything."""
+        found: list[Choice] = []
+        for attempt in range(_DRAW_ATTEMPTS):
+            try:
+                drawn = sample(
+                    self._space, count, seed * _DRAW_ATTEMPTS + attempt, measure=self._measure
+                )
+                found += map(self._choice, drawn)
+                return found
+            except UnsatisfiableError:
+                return found
+            except LimitError:
+                # Where random draws of the parameters fail, another seed draws others.
+                if found:
+                    return found
+                if attempt == _DRAW_ATTEMPTS - 1:
+                    raise
+        return found
+
+    def completed(self, kept: Mapping[int, int], seed: int) -> Choice | None:
+        """See :class:`Candidates`; None too where the solver needs longer than some seconds."""
+        names = [name for name, _ in self._space.variables]
+        pins = {names[place]: value for place, value in kept.items()}
+        # The solver has an order of its own; a random value for one free variable varies it.
+        free = [place for place in range(len(names)) if place not in kept]
+        random = Random(seed)
+        watch = Watch(SolveLimits(time_s=_COMPLETION_S))
+        for place in [*random.sample(free, min(2, len(free))), None]:
+            tried = dict(pins)
+            if place is not None:
+                tried[names[place]] = random.choice(self._space.variables[place][1])
+            try:
+                return self._choice(complete(self._space, tried, watch=watch))
+            except UnsatisfiableError:
+                continue
+            except LimitError:
+                return None
+        return None
+
+    def _choice(self, assignment: Mapping[Variable, int]) -> Choice:
+        return tuple(assignment[name] for name, _ in self._space.variables)
+
+
+def candidates_of(space: Space, *, watch: Watch | None = None) -> Candidates:
+    """All candidates of a space of parameters if they are few, else its sampler and solver.
+
+    UnsatisfiableError if there are none.
+    """
+    solutions = None
+    with suppress(LimitError):
+        solutions = solutions_of(space, watch)
+    if isinstance(solutions, FactoredSpace):
+        count = solutions.count_joint()
+        if not count:
+            raise UnsatisfiableError("the space has no valid assignment")
+        if count <= LISTED:
+            names = [name for name, _ in space.variables]
+            rows = [[found[name] for name in names] for found in solutions.mappings()]
+            return ListedCandidates(space.variables, np.array(rows, np.int64))
+    return SolvedCandidates(space)

@@ -1,0 +1,140 @@
+"""Candidates as numbers for a model: what was chosen, and what the constraints speak of.
+
+Sizes matter by their ratios, so they are taken as logarithms. The terms of the constraints
+(threads of a work-group, elements of a tile with its halo, remainders) are what the author of a
+space found worth limiting, and so what its time is likely to depend on. Codes become what they
+do: a level, a dimension and a vector width each. Further columns may be given by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.constraint_rules.predicate import (
+    CodeVariable,
+    FloorDiv,
+    IntTerm,
+    Modulo,
+    Predicate,
+    Product,
+    Sum,
+    Variable,
+    subterms,
+    variables,
+)
+from mapper.schedule import ScheduleCode
+from mapper.search.candidates import Choices
+from mapper.solver.diagram.row_values import values_of
+from mapper.solver.space import Domain, Space
+
+#: At most so many columns come from terms: what few constraints say, not every product of many.
+MAX_TERMS = 24
+
+Floats = NDArray[np.float64]
+#: Further columns of candidates: n x k for n x variables.
+Columns = Callable[[Choices], Floats]
+
+
+class Features:
+    """Columns of a space's candidates, by :meth:`of`; each is scaled by what it was fitted to."""
+
+    def __init__(
+        self,
+        entries: Sequence[tuple[Variable, Domain]],
+        space: Space | None = None,
+        further: Columns | None = None,
+    ) -> None:
+        self._entries = tuple(entries)
+        self._further = further
+        self._terms = () if space is None else _terms(space, self._entries)
+        self._mean: Floats | None = None
+        self._scale: Floats | None = None
+        self._kept: NDArray[np.intp] | None = None
+
+    def fit(self, rows: Choices) -> None:
+        """Take the scale of each column from these candidates, and drop constant columns."""
+        raw = self._raw(rows)
+        scale = raw.std(axis=0)
+        self._kept = np.flatnonzero(scale > 1e-9)
+        self._mean = raw.mean(axis=0)[self._kept]
+        self._scale = scale[self._kept]
+
+    def of(self, rows: Choices) -> Floats:
+        """Columns of candidates, n x features, each about 0 with deviation 1."""
+        if self._kept is None or self._mean is None or self._scale is None:
+            self.fit(rows)
+        assert self._kept is not None and self._mean is not None and self._scale is not None
+        return (self._raw(rows)[:, self._kept] - self._mean) / self._scale
+
+    def _raw(self, rows: Choices) -> Floats:
+        columns: list[Floats] = []
+        for place, (variable, domain) in enumerate(self._entries):
+            if len(domain) > 1:
+                columns += _of_variable(variable, domain, rows[:, place])
+        if self._terms:
+            names = {name for term in self._terms for name in variables(term)}
+            known = {
+                name: rows[:, place]
+                for place, (name, _) in enumerate(self._entries)
+                if name in names
+            }
+            for column in values_of(self._terms, dict(self._entries), known, len(rows)):
+                columns.append(_sized(np.asarray(column, np.float64)))
+        if self._further is not None:
+            columns += list(self._further(rows).T)
+        return np.stack(columns, axis=1) if columns else np.zeros((len(rows), 0))
+
+
+def _sized(column: Floats) -> Floats:
+    return np.sign(column) * np.log2(1 + np.abs(column))
+
+
+def _of_variable(variable: Variable, domain: Domain, column: NDArray[np.int64]) -> list[Floats]:
+    if not isinstance(variable, CodeVariable):
+        labelled = bool(getattr(variable, "labels", ()))
+        if labelled and len(domain) > 2:
+            return [(column == value).astype(np.float64) for value in domain]
+        return [_sized(column.astype(np.float64))]
+    codes = [ScheduleCode(int(value)) for value in domain]
+    found: list[Floats] = []
+    for level in dict.fromkeys(code.level for code in codes):
+        of_level = [int(code) for code in codes if code.level is level]
+        found.append(np.isin(column, of_level).astype(np.float64))
+    dimensions = {int(code): float(code.dimension or 0) for code in codes}
+    if len(set(dimensions.values())) > 1:
+        found.append(np.array([dimensions[int(value)] for value in column]))
+    return found
+
+
+def _terms(space: Space, entries: Sequence[tuple[Variable, Domain]]) -> tuple[IntTerm, ...]:
+    """Terms of several sizes, and remainders and quotients, in the order of the constraints."""
+    domains = dict(entries)
+
+    def telling(term: Predicate | IntTerm) -> bool:
+        names = variables(term)
+        if not names or any(isinstance(name, CodeVariable) for name in names):
+            return False
+        open_names = [name for name in names if name in domains and len(domains[name]) > 1]
+        if not names <= domains.keys() or not open_names:
+            return False
+        if isinstance(term, FloorDiv | Modulo):
+            return True
+        return isinstance(term, Product | Sum) and len(open_names) > 1
+
+    found: dict[IntTerm, None] = {}
+    for constraint in space.constraints:
+        for term in _parts(constraint.predicate):
+            if len(found) == MAX_TERMS:
+                break
+            if telling(term):
+                found[term] = None  # pyright: ignore[reportArgumentType]
+    return tuple(found)
+
+
+def _parts(term: Predicate | IntTerm) -> Iterator[Predicate | IntTerm]:
+    yield term
+    for inner in subterms(term):
+        yield from _parts(inner)

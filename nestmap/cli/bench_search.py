@@ -1,0 +1,126 @@
+"""``nestmap bench search``: search strategies replayed on recorded spaces, beside other tuners'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nestmap.cli.output import Progress, note, write_json, write_text
+
+if TYPE_CHECKING:
+    from nestmap.search_bench.campaign import Run
+
+_SAVE_EVERY = 10
+
+
+def _contestants(names: list[str] | None, python: Path) -> dict[str, list[str]]:
+    """The searches by project: all, or those named (``project`` or ``project:search``)."""
+    from nestmap.search_bench.contestants import OWN, OWN_SEARCHES, PROJECTS, peer_searches
+
+    wanted = names or [OWN, *PROJECTS]
+    known = {OWN: list(OWN_SEARCHES)}
+    found: dict[str, list[str]] = {}
+    for name in wanted:
+        project, _, search = name.partition(":")
+        if project not in (OWN, *PROJECTS):
+            allowed = ", ".join((OWN, *PROJECTS))
+            raise typer.BadParameter(f"{project!r} is none of {allowed}", param_hint="--searches")
+        if project not in known:
+            known[project] = peer_searches(python, project)
+            if not known[project]:
+                note(f"{project} left out: not in {python}; `make peers` in a clone installs it")
+        if search and known[project] and search not in known[project]:
+            allowed = ", ".join(known[project])
+            raise typer.BadParameter(f"{search!r} is none of {allowed}", param_hint="--searches")
+        chosen = found.setdefault(project, [])
+        chosen += [s for s in known[project] if s not in chosen and search in ("", s)]
+    return {project: searches for project, searches in found.items() if searches}
+
+
+def search(
+    recording: Annotated[
+        list[Path] | None,
+        typer.Option("--recordings", help="A recording; may be repeated. All of bench/ if none."),
+    ] = None,
+    searches: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--searches",
+            help="nestmap, kernel-tuner, pyatf or optuna, or one of "
+            "theirs (nestmap:evolution); may be repeated. All if none.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=1000)] = 30,
+    evaluations: Annotated[int, typer.Option(min=1, max=100_000, help="Unique ones.")] = 200,
+    peers_python: Annotated[
+        Path | None, typer.Option(help="The interpreter that has the other tuners.")
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option(help="Write the plots (SVG) into this folder.")
+    ] = None,
+    best_peers: Annotated[
+        int | None, typer.Option(min=1, help="Show only so many searches of each other project.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The file of results; a run goes on there.")] = Path(
+        "out/bench-search.json"
+    ),
+    fresh: Annotated[bool, typer.Option(help="Begin anew whatever is in the file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Replay searches on recorded spaces: what each has found after so many evaluations.
+
+    No device is needed. Everyone is counted alike: an evaluation is a configuration within the
+    constraints that was not evaluated before. Ctrl-C keeps the finished runs; the same command
+    goes on.
+    """  # fmt: skip
+    from nestmap.search_bench.campaign import measure, read_runs, write_runs
+    from nestmap.search_bench.plots import write_plots
+    from nestmap.search_bench.recording import read_recording
+    from nestmap.search_bench.replay import Arena
+    from nestmap.search_bench.tables import summaries, table, verdict
+    from nestmap.space_bench.cases import ROOT
+    from nestmap.space_bench.measuring import PEERS_PYTHON
+    from nestmap.space_bench.results import facts_of_run
+
+    python = peers_python or PEERS_PYTHON
+    paths = recording or sorted((ROOT / "bench" / "recordings").glob("*.json.gz"))
+    recordings = [(path, read_recording(path)) for path in paths]
+    chosen = _contestants(searches, python)
+    done = {} if fresh else read_runs(out)
+    facts = {**facts_of_run({}), "evaluations": evaluations}
+    made = 0
+    with Progress("replaying") as progress:
+
+        def after(run: Run) -> None:
+            nonlocal made
+            made += 1
+            progress.update(made)
+            if run.failed:
+                note(f"{run.recording} {run.project} {run.search} seed {run.seed}: {run.failed}")
+            if made % _SAVE_EVERY == 0:
+                write_runs(out, done.values(), facts)
+
+        try:
+            measure(recordings, chosen, range(seeds), evaluations, python, done, after)
+        finally:
+            value = write_runs(out, done.values(), facts)
+    if as_json:
+        write_json(value)
+        return
+    runs = list(done.values())
+    for _, recorded in recordings:
+        arena = Arena.of(recorded)
+        found = summaries(arena, runs, evaluations)
+        write_text(f"## {recorded.name}: best recorded time over best found\n")
+        write_text(table(found, evaluations, best_peers=best_peers) + "\n")
+        for line in verdict(found, evaluations):
+            write_text(line)
+        if recorded.memory_bytes.any():
+            volumes = summaries(arena, runs, evaluations, front=True)
+            write_text(f"\n## {recorded.name}: share of the best hypervolume (time, memory)\n")
+            write_text(table(volumes, evaluations, best_peers=best_peers) + "\n")
+        if plots is not None and found:
+            for path in write_plots(plots, arena, runs, found):
+                note(f"wrote {path}")

@@ -1,0 +1,1 @@
+"""``nestmap bench search``: searches replayed on recorded spaces, ours beside other tuners'."""

@@ -1,0 +1,144 @@
+"""Who takes part: our strategies, and the searches of other projects."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mapper.errors import NestmapError, Problem
+from mapper.search.evolution import Evolution
+from mapper.search.goal import Fastest, Front, Goal
+from mapper.search.model_guided import ModelGuided, Rule, Settings
+from mapper.search.random_search import RandomSearch
+from mapper.search.strategy import Strategy
+from nestmap.search_bench.replay import Arena
+
+OWN = "nestmap"
+PROJECTS = ("kernel-tuner", "pyatf", "optuna")
+PACKAGES = {"kernel-tuner": "kernel-tuner", "pyatf": "pyatf", "optuna": "optuna"}
+_CHILD = ("-m", "nestmap.search_bench.peers.child")
+_LISTING_S = 120.0
+# Matrices are small: more threads only wait for one another.
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+Make = Callable[[Arena, int], Strategy]
+
+
+def goal_of(arena: Arena) -> Goal:
+    """The front where bytes were recorded, else the fastest."""
+    return Front() if arena.recording.memory_bytes.any() else Fastest()
+
+
+def _guided(settings: Settings) -> Make:
+    def make(arena: Arena, seed: int) -> Strategy:
+        return ModelGuided(
+            arena.candidates,
+            seed,
+            space=arena.space,
+            goal=goal_of(arena),
+            memory_of=arena.memory_of,
+            settings=settings,
+        )
+
+    return make
+
+
+#: The default, ``model-guided``, is what ``nestmap tune`` does.
+OWN_SEARCHES: dict[str, Make] = {
+    "random": lambda arena, seed: RandomSearch(arena.candidates, seed),
+    "evolution": lambda arena, seed: Evolution(arena.candidates, seed, goal=goal_of(arena)),
+    "model-guided": _guided(Settings()),
+    "model-guided, expected gain": _guided(Settings(rule=Rule.EXPECTED)),
+    "model-guided, trees": _guided(Settings(trees=True)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What one search did: rows in the order of their first evaluation, or why there are none.
+
+    ``seconds`` are of processor time, the search's own.
+    """
+
+    search: str
+    seed: int
+    rows: tuple[int, ...]
+    seconds: float
+    failed: str = ""
+
+
+class PeerError(NestmapError):
+    """The peers' environment does not answer."""
+
+
+def peer_searches(python: Path, project: str) -> list[str]:
+    """The names of a project's searches; none where the project is not installed."""
+    try:
+        answer = subprocess.run(
+            [str(python), *_CHILD],
+            input=json.dumps({"project": project, "searches": []}),
+            env={**os.environ, **_ONE_THREAD},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_LISTING_S,
+        )
+        return [str(name) for name in json.loads(answer.stdout)["searches"]]
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError):
+        return []
+
+
+def peer_traces(
+    python: Path,
+    project: str,
+    recording: Path,
+    searches: Sequence[str],
+    seeds: Sequence[int],
+    evaluations: int,
+) -> Iterator[Trace]:
+    """Traces as a child process makes them; it ends when nobody asks for more.
+
+    PeerError if the child dies.
+    """
+    request: dict[str, Any] = {
+        "project": project,
+        "recording": str(recording.resolve()),
+        "searches": list(searches),
+        "seeds": list(seeds),
+        "evaluations": evaluations,
+    }
+    process = subprocess.Popen(
+        [str(python), *_CHILD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **_ONE_THREAD},
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        with process.stdin, process.stdout:
+            process.stdin.write(json.dumps(request))
+            process.stdin.close()
+            for line in process.stdout:
+                value = json.loads(line)
+                yield Trace(
+                    value["search"],
+                    int(value["seed"]),
+                    tuple(int(row) for row in value.get("rows", ())),
+                    float(value["seconds"]),
+                    str(value.get("failed", "")),
+                )
+        if process.wait() != 0:
+            raise PeerError(
+                Problem(project, "the child process failed", f"exit code {process.returncode}")
+            )
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()

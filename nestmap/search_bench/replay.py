@@ -1,0 +1,162 @@
+"""A strategy on a recording: which configurations it evaluates, and how good they are by then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.constraint_rules.predicate import ParameterVariable, Variable
+from mapper.errors import InputError, Problem
+from mapper.pareto.front import front_of, hypervolume
+from mapper.search.candidates import Candidates, Choices, ListedCandidates, candidates_of
+from mapper.search.strategy import Outcome, Strategy
+from mapper.solver.space import Space
+from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
+from mapper.tuning_space.lowering import solver_space
+from nestmap.search_bench.recording import Recording
+
+Floats = NDArray[np.float64]
+#: A point of the front must be within the reference: this much above the worst of all.
+_MARGIN = 1e-3
+
+
+@dataclass(frozen=True)
+class Arena:
+    """What strategies get of a recording: its candidates, its space if it has one, its bytes."""
+
+    recording: Recording
+    candidates: Candidates
+    space: Space | None
+
+    @classmethod
+    def of(cls, recording: Recording) -> Arena:
+        """Solve the recorded space, or list the recorded rows where they are only a part of it.
+
+        InputError if the solved space is not the recorded one.
+        """
+        space = _space_of(recording)
+        if space is None or not recording.complete:
+            variables: list[tuple[Variable, tuple[int, ...]]] = (
+                list(space.variables)
+                if space is not None
+                else [(ParameterVariable(name), values) for name, values in recording.variables]
+            )
+            return cls(recording, ListedCandidates(variables, recording.values), space)
+        candidates = candidates_of(space)
+        listed = candidates.listed
+        found = 0 if listed is None else len(listed)
+        known = listed is not None and all(tuple(r) in recording.row_of for r in listed.tolist())
+        if not known or found != recording.rows:
+            raise InputError(
+                Problem(recording.name, "is not its whole space", f"{recording.rows} rows",
+                        f"{found} valid configurations")
+            )  # fmt: skip
+        return cls(recording, candidates, space)
+
+    def memory_of(self, rows: Choices) -> NDArray[np.int64]:
+        """The bytes that candidates allocate."""
+        row_of = self.recording.row_of
+        return self.recording.memory_bytes[[row_of[tuple(row)] for row in rows.tolist()]]
+
+    @cached_property
+    def reference(self) -> tuple[float, float]:
+        """Above the worst recorded time and memory, as logarithms."""
+        logs = self.points
+        top = logs.max(axis=0)
+        return float(top[0]) + _MARGIN, float(top[1]) + _MARGIN
+
+    @cached_property
+    def points(self) -> Floats:
+        """Logarithms of times and bytes of the rows that were timed."""
+        recording = self.recording
+        timed = ~np.isnan(recording.time_ms)
+        return np.stack(
+            [np.log(recording.time_ms[timed]), np.log1p(recording.memory_bytes[timed])], axis=1
+        )
+
+    @cached_property
+    def best_volume(self) -> float:
+        """The hypervolume of everything recorded."""
+        return hypervolume(front_of(self.points), self.reference)
+
+
+def _space_of(recording: Recording) -> Space | None:
+    document: Any = recording.document
+    if document.get("schema") != SPACE_SCHEMA:
+        return None
+    return solver_space(space_from_json(dict(document)))
+
+
+def replay(
+    arena: Arena, make: Callable[[Arena], Strategy], evaluations: int, batch: int = 1
+) -> list[int]:
+    """The rows that a strategy evaluates, in order; fewer if it has no more to ask."""
+    recording = arena.recording
+    strategy = make(arena)
+    rows: list[int] = []
+    while len(rows) < evaluations:
+        asked = strategy.ask(min(batch, evaluations - len(rows)))
+        if not asked:
+            break
+        told: list[tuple[tuple[int, ...], Outcome]] = []
+        for choice in asked:
+            row = recording.row_of[choice]
+            rows.append(row)
+            told.append((choice, outcome_of(recording, row)))
+        strategy.tell(told)
+    return rows
+
+
+def outcome_of(recording: Recording, row: int) -> Outcome:
+    """What a strategy is told of a recorded row."""
+    time_ms = float(recording.time_ms[row])
+    memory = int(recording.memory_bytes[row])
+    if np.isnan(time_ms):
+        return Outcome(None, memory)
+    return Outcome(time_ms, memory, float(recording.spread[row]))
+
+
+def quality(recording: Recording, rows: Sequence[int], evaluations: int) -> Floats:
+    """After 1, 2, … evaluations the best recorded time over the best found; 0 before any.
+
+    A search that ended early keeps what it has.
+    """
+    found = np.zeros(evaluations)
+    if len(rows):
+        times = recording.time_ms[list(rows)[:evaluations]]
+        least = np.minimum.accumulate(np.where(np.isnan(times), np.inf, times))
+        found[: len(least)] = recording.best_ms / least
+        found[len(least) :] = found[len(least) - 1]
+    return found
+
+
+def volume(arena: Arena, rows: Sequence[int], evaluations: int) -> Floats:
+    """After 1, 2, … evaluations the hypervolume found over that of everything recorded."""
+    recording = arena.recording
+    found = np.zeros(evaluations)
+    front = np.zeros((0, 2))
+    share = 0.0
+    for place in range(evaluations):
+        if place < len(rows) and not np.isnan(recording.time_ms[rows[place]]):
+            row = rows[place]
+            point = [np.log(recording.time_ms[row]), np.log1p(recording.memory_bytes[row])]
+            front = front_of(np.vstack([front, point]))
+            share = hypervolume(front, arena.reference) / arena.best_volume
+        found[place] = share
+    return found
+
+
+def first_at(curve: Floats, share: float) -> int | None:
+    """The number of evaluations after which a curve is at least ``share``; None if never."""
+    reached = np.flatnonzero(curve >= share)
+    return int(reached[0]) + 1 if len(reached) else None
+
+
+def seconds_of(recording: Recording, rows: Sequence[int]) -> Floats:
+    """What evaluating the rows took together, after each, in seconds of the recorded machine."""
+    return np.cumsum(recording.cost_ms[list(rows)]) / 1e3

@@ -1,0 +1,99 @@
+"""The Gaussian process and the forest learn what they are shown, and know where they were not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapper.search.features import Features
+from mapper.search.gaussian_process import GaussianProcess
+from mapper.search.model_guided import Model
+from mapper.search.trees import Forest
+from tests.unit.search.spaces import limited_space
+
+
+def _points(count: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, 4))
+
+
+def _function(points: np.ndarray) -> np.ndarray:
+    return np.sin(2 * points[:, 0]) + 0.5 * points[:, 1]
+
+
+@pytest.mark.parametrize("model", [GaussianProcess(4), Forest(0)], ids=["process", "forest"])
+def test_predictions_rank_what_was_not_seen(model: Model) -> None:
+    points = _points(80, 0)
+    model.fit(points, _function(points), np.zeros(80), 30)
+    unseen = _points(200, 1)
+    means, deviations = model.predict(unseen)
+    ranks = [np.argsort(np.argsort(values)) for values in (means, _function(unseen))]
+    assert np.corrcoef(*ranks)[0][1] > 0.8
+    assert (deviations > 0).all()
+
+
+def test_the_process_fits_what_it_saw_and_is_unsure_far_away() -> None:
+    points = _points(40, 2)
+    model = GaussianProcess(4)
+    model.fit(points, _function(points), np.zeros(40), 30)
+    means, deviations = model.predict(points)
+    assert np.abs(means - _function(points)).max() < 0.3
+    assert model.predict(points[:1] + 50.0)[1][0] > 3 * deviations.max()
+
+
+def test_length_scales_tell_features_that_matter() -> None:
+    points = _points(80, 3)
+    model = GaussianProcess(4)
+    model.fit(points, _function(points), np.zeros(80), 40)
+    scales = model.length_scales
+    assert scales[:2].max() < scales[2:].min()
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    points, model = _points(20, 4), GaussianProcess(4)
+    squares = (points[:, None] - points[None]) ** 2
+    values, noise = _function(points), np.full(20, 0.01)
+    at = np.random.default_rng(5).normal(size=6) * 0.3
+    gradient = model._loss(at, squares, values, noise)[1]
+    for place in range(6):
+        step = np.zeros(6)
+        step[place] = 1e-5
+        above, below = (model._loss(at + s * step, squares, values, noise)[0] for s in (1, -1))
+        assert gradient[place] == pytest.approx((above - below) / 2e-5, rel=1e-4, abs=1e-5)
+
+
+def test_noisy_observations_are_believed_less() -> None:
+    points = np.array([[0.0], [0.0], [3.0]])
+    values = np.array([1.0, -1.0, 0.0])
+    model = GaussianProcess(1)
+    model.fit(points, values, np.array([0.0, 10.0, 0.0]), 0)
+    assert model.predict(points[:1])[0][0] > 0.5
+
+
+def test_believing_a_point_makes_it_certain() -> None:
+    points = _points(20, 6)
+    model = GaussianProcess(4)
+    model.fit(points, _function(points), np.zeros(20), 20)
+    there = np.full(4, 2.5)
+    before = model.predict(there[None])[1][0]
+    model.believe(there, 7.0)
+    mean, deviation = model.predict(there[None])
+    assert mean[0] > 5
+    assert deviation[0] < before / 2
+
+
+def test_features_have_what_constraints_speak_of() -> None:
+    space = limited_space()
+    rows = np.array([[16, 4, 1], [4, 16, 1], [1, 1, 1]], np.int64)
+    plain = Features(space.variables).of(rows)
+    telling = Features(space.variables, space).of(rows)
+    assert telling.shape[1] == plain.shape[1] + 1
+    # The product of the first two is the same for the first two rows.
+    assert telling[0, -1] == telling[1, -1] != telling[2, -1]
+
+
+def test_further_columns_and_constant_ones() -> None:
+    space = limited_space()
+    rows = np.array([[2, 4, 1], [8, 4, 1]], np.int64)
+    found = Features(space.variables, None, lambda r: r[:, :1].astype(float) ** 2).of(rows)
+    assert found.shape == (2, 2)
+    assert found.mean(axis=0) == pytest.approx(0)

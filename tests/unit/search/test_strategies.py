@@ -1,0 +1,165 @@
+"""What every strategy promises, and that those which learn do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from mapper.errors import InputError
+from mapper.search.candidates import Candidates, SolvedCandidates, candidates_of
+from mapper.search.evolution import Evolution
+from mapper.search.goal import Fastest, FastestWithin, Front
+from mapper.search.model_guided import ModelGuided, Rule, Settings
+from mapper.search.random_search import RandomSearch
+from mapper.search.strategy import Choice, Outcome, Strategy
+from mapper.solver.space import check
+from tests.unit.search.spaces import limited_space, outcome_at, run, time_of
+
+Make = Callable[[Candidates, int], Strategy]
+SPACE = limited_space()
+
+STRATEGIES: dict[str, Make] = {
+    "random": RandomSearch,
+    "evolution": Evolution,
+    "model": lambda candidates, seed: ModelGuided(candidates, seed, space=SPACE),
+    "expected": lambda candidates, seed: ModelGuided(
+        candidates, seed, space=SPACE, settings=Settings(rule=Rule.EXPECTED)
+    ),
+    "trees": lambda candidates, seed: ModelGuided(
+        candidates, seed, space=SPACE, settings=Settings(trees=True)
+    ),
+}
+
+
+def _memory(rows: np.ndarray) -> np.ndarray:
+    return 1000 * rows[:, 2]
+
+
+@pytest.fixture(params=STRATEGIES)
+def make(request: pytest.FixtureRequest) -> Make:
+    return STRATEGIES[request.param]
+
+
+def test_candidates_are_valid_and_none_comes_twice(make: Make) -> None:
+    found = run(make(candidates_of(SPACE), 1), 30, batch=4)
+    names = [name for name, _ in SPACE.variables]
+    assert len(set(found)) == len(found) == 30
+    assert not any(check(SPACE, dict(zip(names, c, strict=True))) for c in found)
+
+
+def test_one_seed_gives_one_search(make: Make) -> None:
+    first, second, other = (run(make(candidates_of(SPACE), s), 24) for s in (5, 5, 6))
+    assert first == second != other
+
+
+def test_a_search_told_of_the_past_goes_on_where_it_ended(make: Make) -> None:
+    whole = run(make(candidates_of(SPACE), 3), 26)
+    again = make(candidates_of(SPACE), 3)
+    stored = {choice: outcome_at(choice) for choice in whole[:20]}
+    replayed: list[Choice] = []
+    for _ in range(26):
+        (choice,) = again.ask(1)
+        replayed.append(choice)
+        again.tell([(choice, stored.get(choice) or outcome_at(choice))])
+    assert replayed == whole
+
+
+def test_every_candidate_of_a_small_space_comes_once(make: Make) -> None:
+    small = limited_space(2)
+    listed = candidates_of(small).listed
+    assert listed is not None
+    # The learning strategies' features are those of the other space: of these variables too.
+    found = run(make(candidates_of(small), 0), 1000, batch=7)
+    assert sorted(found) == sorted(map(tuple, listed.tolist()))
+
+
+def test_candidates_of_others_are_not_asked_again(make: Make) -> None:
+    strategy = make(candidates_of(SPACE), 0)
+    foreign = candidates_of(SPACE).draw(40, 99)
+    strategy.tell([(choice, outcome_at(choice)) for choice in foreign])
+    assert not set(foreign) & set(strategy.ask(20))
+
+
+def test_models_find_the_best_of_160_with_a_fifth_of_the_evaluations() -> None:
+    candidates = candidates_of(SPACE)
+    least = {}
+    for name in ("random", "model", "expected"):
+        runs = [run(STRATEGIES[name](candidates, seed), 30) for seed in range(5)]
+        least[name] = np.median([min(map(time_of, found)) for found in runs])
+    assert least["model"] == 1.0
+    assert least["expected"] == 1.0
+    assert least["random"] > 1.0
+
+
+def test_children_of_good_parents_are_better_than_random_candidates() -> None:
+    candidates = candidates_of(SPACE)
+    means = [
+        np.mean([np.mean([time_of(c) for c in run(make(candidates, s), 50)[25:]]) for s in (1, 2)])
+        for make in (STRATEGIES["random"], STRATEGIES["evolution"])
+    ]
+    assert means[1] < 0.85 * means[0]
+
+
+def test_the_fastest_within_some_bytes_asks_for_no_more_bytes() -> None:
+    goal = FastestWithin(2000)
+    strategy = ModelGuided(candidates_of(SPACE), 0, space=SPACE, goal=goal, memory_of=_memory)
+    found = run(strategy, 35)
+    assert {choice[2] for choice in found} <= {1, 2}
+    assert min(map(time_of, found)) == pytest.approx(time_of((16, 4, 2)))
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_a_front_has_the_best_time_for_every_amount_of_memory(rule: Rule) -> None:
+    strategy = ModelGuided(
+        candidates_of(SPACE),
+        0,
+        space=SPACE,
+        goal=Front(),
+        memory_of=_memory,
+        settings=Settings(rule=rule),
+    )
+    found = run(strategy, 60)
+    for c in (1, 2, 3):
+        best = min(time_of(choice) for choice in found if choice[2] == c)
+        assert best <= 1.25 * time_of((16, 4, c))
+
+
+def test_evolution_keeps_the_front_and_the_bound() -> None:
+    front = run(Evolution(candidates_of(SPACE), 0, goal=Front()), 60)
+    assert len({choice[2] for choice in front[-20:]}) > 1
+    bounded = Evolution(candidates_of(SPACE), 0, goal=FastestWithin(1000))
+    late = run(bounded, 60)[30:]
+    # Parents allocate at most 1,000 bytes, so most children do.
+    assert sum(choice[2] == 1 for choice in late) > len(late) / 2
+
+
+def test_a_space_too_large_to_list_is_drawn_and_completed() -> None:
+    candidates = SolvedCandidates(SPACE)
+    strategy = ModelGuided(candidates, 0, space=SPACE, settings=Settings(pool=48), goal=Fastest())
+    found = run(strategy, 40, batch=4)
+    assert len(set(found)) == 40
+    assert min(map(time_of, found)) <= 1.4
+
+
+def test_first_candidates_come_first() -> None:
+    known = [(1, 1, 1), (2, 2, 2), (1, 1, 1)]
+    strategy = ModelGuided(candidates_of(SPACE), 0, space=SPACE, first=known)
+    assert strategy.ask(2) == known[:2]
+
+
+def test_a_search_in_which_everything_fails_goes_on() -> None:
+    strategy = ModelGuided(candidates_of(SPACE), 0, space=SPACE)
+    for _ in range(30):
+        asked = strategy.ask(1)
+        strategy.tell([(choice, Outcome(None)) for choice in asked])
+        assert asked
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "memory", "noise"), [(0.0, 0, 0.0), (float("nan"), 0, 0.0), (1.0, -1, 0.0)]
+)
+def test_impossible_outcomes_are_refused(time_ms: float, memory: int, noise: float) -> None:
+    with pytest.raises(InputError):
+        Outcome(time_ms, memory, noise)
