@@ -77,18 +77,22 @@ def driver_message(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).strip()
 
 
-def open_engine(url: URL) -> Engine:
-    """An engine on a database of the newest schema, created or migrated where needed."""
+def open_engine(url: URL, *, connections: int = 15, durable: bool = False) -> Engine:
+    """An engine on a database of the newest schema, created or migrated where needed.
+
+    At most ``connections`` are open at once. ``durable`` says that on SQLite a transaction that
+    was committed outlives a power cut; PostgreSQL is so by default.
+    """
     if url.get_backend_name() == "sqlite":
         _check_file(url)
     try:
-        engine = create_engine(url, json_serializer=canonical_json)
+        engine = create_engine(url, json_serializer=canonical_json, **_pool(url, connections))
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise store_error(
             url, f"the driver is not installed: {error}", "pip install psycopg"
         ) from error
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "connect", _set_up_durable_sqlite if durable else _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     try:
         _migrate(engine)
@@ -100,6 +104,13 @@ def open_engine(url: URL) -> Engine:
         engine.dispose()
         raise
     return engine
+
+
+def _pool(url: URL, connections: int) -> dict[str, Any]:
+    """A bounded pool; connections that a restarted server has dropped are found out."""
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        return {}  # one connection a thread would be one database a thread: SQLAlchemy knows
+    return {"pool_size": connections, "max_overflow": 0, "pool_pre_ping": True}
 
 
 def _check_file(url: URL) -> None:
@@ -132,6 +143,11 @@ def _set_up_sqlite(connection: SqliteConnection, _record: Any) -> None:
     # NORMAL with WAL: a crash of a process loses nothing, a power cut the last moments.
     connection.execute("PRAGMA synchronous = NORMAL")
     _turn_on_wal(connection)
+
+
+def _set_up_durable_sqlite(connection: SqliteConnection, record: Any) -> None:
+    _set_up_sqlite(connection, record)
+    connection.execute("PRAGMA synchronous = FULL")
 
 
 def _turn_on_wal(connection: SqliteConnection) -> None:

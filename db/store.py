@@ -8,21 +8,17 @@ One store belongs to one process: open it after a fork, not before.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from sqlalchemy import Engine, Select, func, select
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
 
 from db.canonical import canonical_json, content_hash
 from db.codecs import decode_outcome, encode_outcome
-from db.engine import WRITE_OPTION, address_of, driver_message, open_engine, store_error
+from db.engine import address_of, open_engine
 from db.records import (
     CandidateRecord,
     FrontPoint,
@@ -31,7 +27,8 @@ from db.records import (
     StoredProgram,
     Study,
 )
-from db.tables import Base, CandidateRow, DeviceRow, MeasurementRow, ProgramRow, StudyRow
+from db.tables import CandidateRow, DeviceRow, MeasurementRow, ProgramRow, StudyRow
+from db.transactions import Transactions, insert_if_absent
 from mapper.errors import InputError, Problem, StoreError
 from mapper.measurement import OUTCOME_KINDS, Outcome
 
@@ -46,8 +43,7 @@ class Store:
 
     def __init__(self, engine: Engine, now: Callable[[], datetime] = utc_now) -> None:
         """Use :meth:`open`; an engine given here must have the newest schema."""
-        self._engine = engine
-        self._writer = engine.execution_options(**{WRITE_OPTION: True})
+        self._transactions = Transactions(engine)
         self._now = now
 
     @classmethod
@@ -61,7 +57,7 @@ class Store:
 
     def close(self) -> None:
         """Close every connection; the store must not be used any more."""
-        self._engine.dispose()
+        self._transactions.close()
 
     def __enter__(self) -> Self:
         return self
@@ -84,13 +80,13 @@ class Store:
             raise InputError(Problem("program", f"not JSON: {error}")) from error
         program_hash = content_hash(text)
         row = {"hash": program_hash, "schema": schema, "json_text": text}
-        with self._write() as session:
-            _insert_if_absent(session, ProgramRow, row)
+        with self._transactions.write() as session:
+            insert_if_absent(session, ProgramRow, row)
         return program_hash
 
     def program(self, program_hash: str) -> StoredProgram:
         """The program of a hash."""
-        with self._read() as session:
+        with self._transactions.read() as session:
             row = session.get(ProgramRow, program_hash)
             if row is None:
                 raise _absent("program", program_hash)
@@ -103,14 +99,14 @@ class Store:
         """
         fingerprint = content_hash(canonical_json([name, facts]))
         row = {"fingerprint": fingerprint, "name": name, "facts": dict(facts)}
-        with self._write() as session:
-            _insert_if_absent(session, DeviceRow, row)
+        with self._transactions.write() as session:
+            insert_if_absent(session, DeviceRow, row)
             found = select(DeviceRow.id).where(DeviceRow.fingerprint == fingerprint)
             return session.execute(found).scalar_one()
 
     def devices(self) -> tuple[StoredDevice, ...]:
         """All devices, oldest first."""
-        with self._read() as session:
+        with self._transactions.read() as session:
             rows = session.scalars(select(DeviceRow).order_by(DeviceRow.id))
             return tuple(StoredDevice(row.id, row.name, row.facts) for row in rows)
 
@@ -135,13 +131,13 @@ class Store:
             "label": label,
             "variant": variant,
         }
-        with self._write() as session:
-            _insert_if_absent(session, StudyRow, {**key, "created_at": self._now()})
+        with self._transactions.write() as session:
+            insert_if_absent(session, StudyRow, {**key, "created_at": self._now()})
             return _study(session.scalars(select(StudyRow).filter_by(**key)).one())
 
     def study(self, study_id: int) -> Study:
         """The study of an id."""
-        with self._read() as session:
+        with self._transactions.read() as session:
             row = session.get(StudyRow, study_id)
             if row is None:
                 raise _absent("study", str(study_id))
@@ -149,14 +145,14 @@ class Store:
 
     def studies(self) -> tuple[Study, ...]:
         """All studies, oldest first."""
-        with self._read() as session:
+        with self._transactions.read() as session:
             return tuple(map(_study, session.scalars(select(StudyRow).order_by(StudyRow.id))))
 
     # Candidates and measurements
 
     def candidate(self, candidate_id: str) -> CandidateRecord:
         """All that is needed to build a candidate again."""
-        with self._read() as session:
+        with self._transactions.read() as session:
             row = session.get(CandidateRow, candidate_id)
             if row is None:
                 raise _absent("candidate", candidate_id)
@@ -173,7 +169,7 @@ class Store:
     def measured_candidates(self, study: Study) -> set[str]:
         """Ids of the candidates that a resumed study need not run again."""
         ids = select(MeasurementRow.candidate_id).where(MeasurementRow.study_id == study.id)
-        with self._read() as session:
+        with self._transactions.read() as session:
             return set(session.scalars(ids))
 
     def add_measurement(
@@ -211,14 +207,14 @@ class Store:
             "nestmap_version": candidate.nestmap_version,
             "started_at": started_at or self._now(),
         }
-        with self._write() as session:
-            _insert_if_absent(session, CandidateRow, candidate_row)
-            return _insert_if_absent(session, MeasurementRow, measurement_row)
+        with self._transactions.write() as session:
+            insert_if_absent(session, CandidateRow, candidate_row)
+            return insert_if_absent(session, MeasurementRow, measurement_row)
 
     def measurements(self, study: Study) -> tuple[StoredMeasurement, ...]:
         """All measurements of a study in the order in which they were stored."""
         rows = select(MeasurementRow).where(MeasurementRow.study_id == study.id)
-        with self._read() as session:
+        with self._transactions.read() as session:
             return tuple(map(_measurement, session.scalars(rows.order_by(MeasurementRow.id))))
 
     def outcomes(self, study: Study) -> dict[str, int]:
@@ -228,7 +224,7 @@ class Store:
             .where(MeasurementRow.study_id == study.id)
             .group_by(MeasurementRow.kind)
         )
-        with self._read() as session:
+        with self._transactions.read() as session:
             found = {kind: count for kind, count in session.execute(counts)}
         return {kind: found.get(kind, 0) for kind in OUTCOME_KINDS}
 
@@ -237,31 +233,13 @@ class Store:
 
         Points equal in both are all on it: neither beats the other.
         """
-        with self._read() as session:
+        with self._transactions.read() as session:
             rows = session.execute(front_query(study.id))
             return tuple(
                 FrontPoint(time_ms, memory_bytes, candidate_id)
                 for time_ms, memory_bytes, candidate_id in rows
                 if time_ms is not None  # never, but the column allows it
             )
-
-    @contextmanager
-    def _read(self) -> Iterator[Session]:
-        with self._transaction(self._engine) as session:
-            yield session
-
-    @contextmanager
-    def _write(self) -> Iterator[Session]:
-        with self._transaction(self._writer) as session:
-            yield session
-
-    @contextmanager
-    def _transaction(self, engine: Engine) -> Iterator[Session]:
-        try:
-            with Session(engine, expire_on_commit=False) as session, session.begin():
-                yield session
-        except (SQLAlchemyError, OverflowError, UnicodeEncodeError) as error:
-            raise store_error(engine.url, driver_message(error)) from error
 
 
 def front_query(study_id: int) -> Select[float | None, int, str]:
@@ -287,15 +265,6 @@ def front_query(study_id: int) -> Select[float | None, int, str]:
         .where(point.least_before.is_(None) | (point.memory_bytes < point.least_before))
         .order_by(row.time_ms, row.memory_bytes, row.candidate_id)
     )
-
-
-def _insert_if_absent(session: Session, table: type[Base], row: Mapping[str, Any]) -> bool:
-    """Insert ``row`` unless one with the same key is there; say whether it was inserted."""
-    dialect = session.get_bind().dialect.name
-    make = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    key = next(iter(table.__table__.primary_key))
-    statement = make(table).values(**row).on_conflict_do_nothing().returning(key)
-    return session.execute(statement).first() is not None
 
 
 def _absent(what: str, found: str) -> InputError:

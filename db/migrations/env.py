@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from alembic import context
 
+from db.farm import tables as _farm_tables  # registers its tables with Base
 from db.tables import Base
+
+del _farm_tables
 
 context.configure(
     connection=context.config.attributes["connection"],

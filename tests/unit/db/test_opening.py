@@ -26,7 +26,7 @@ def test_creates_the_file_and_its_folder(tmp_path: Path):
     path = tmp_path / "new" / "store.db"
     with Store.open(path) as store:
         assert store.studies() == ()
-    assert scalar(path, "SELECT version_num FROM alembic_version") == "0001"
+    assert scalar(path, "SELECT version_num FROM alembic_version") == "0002"
 
 
 def test_opens_again_by_path_text_and_url(tmp_path: Path):

@@ -1,0 +1,85 @@
+"""The farm's database: one engine, one repository for each kind of thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Engine
+
+from db.engine import address_of, open_engine
+from db.farm.artifacts import Artifacts
+from db.farm.boards import Boards
+from db.farm.events import Events
+from db.farm.fronts import Fronts
+from db.farm.idempotency import Idempotency
+from db.farm.jobs import Jobs
+from db.farm.results import Results
+from db.farm.runs import Runs
+from db.farm.tokens import Enrolments, Tokens
+from db.store import Store
+from db.transactions import Transactions
+
+
+def utc_now() -> datetime:
+    """The default clock."""
+    return datetime.now(UTC)
+
+
+class Farm:
+    """All repositories of one database.
+
+    It may be used by any number of threads, and by one process: open it after a fork, not
+    before. Hosts that share a PostgreSQL should keep their clocks within a second.
+    """
+
+    def __init__(self, engine: Engine, now: Callable[[], datetime] = utc_now) -> None:
+        """Use :meth:`open`; an engine given here must have the newest schema."""
+        transactions = Transactions(engine)
+        self._transactions = transactions
+        self.tokens = Tokens(transactions, now)
+        self.enrolments = Enrolments(transactions, now)
+        self.boards = Boards(transactions, now)
+        self.runs = Runs(transactions, now)
+        self.jobs = Jobs(transactions, now)
+        self.results = Results(transactions, now)
+        self.events = Events(transactions)
+        self.artifacts = Artifacts(transactions, now)
+        self.idempotency = Idempotency(transactions, now)
+        self.fronts = Fronts(transactions)
+        #: Programs, devices, studies, candidates and measurements of any origin.
+        self.store = Store(engine, now)
+
+    @classmethod
+    def open(
+        cls,
+        path_or_url: str | Path,
+        now: Callable[[], datetime] = utc_now,
+        *,
+        connections: int = 10,
+    ) -> Self:
+        """Open an SQLite file (created if absent) or a database URL, migrated to the head.
+
+        At most ``connections`` are open at once; further threads wait for one. Raises
+        ``StoreError``.
+        """
+        engine = open_engine(address_of(path_or_url), connections=connections, durable=True)
+        return cls(engine, now)
+
+    def close(self) -> None:
+        """Close every connection; nothing of it must be used any more."""
+        self._transactions.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,403 @@
+"""The queue: jobs are claimed by one statement, kept by heartbeats, and lost when these stop.
+
+What holds, whatever dies: a board has at most one live lease (a unique index says so); a job
+that was accepted ends once; a worker whose lease another has taken cannot write. Correctness
+does not depend on clocks: a wrong one only ends leases early or late, since every write is
+fenced by the attempt's own token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.orm import Session
+
+from db.farm.checking import (
+    MAX_PAYLOAD_BYTES,
+    checked_integer,
+    checked_json,
+    checked_limit,
+    checked_number,
+    checked_text,
+    checked_time,
+    shown_text,
+)
+from db.farm.errors import ConflictError, StaleLease, absent
+from db.farm.idempotency import Responder, once
+from db.farm.identifiers import JOB_PREFIX, new_identifier
+from db.farm.job_records import Attempt, Claim, Heartbeat, Job, Lease, NewJob, Swept
+from db.farm.leases import (
+    board_is_busy,
+    clear_the_way,
+    expire,
+    held_job,
+    is_repeat,
+    lock_board,
+    require_newest,
+    take,
+)
+from db.farm.lifecycle import (
+    add_event,
+    end_attempt,
+    end_job,
+    end_run,
+    fail_job,
+    job_values,
+    lock_job,
+    lock_runs,
+    settle,
+    spent_budget,
+)
+from db.farm.records import IdempotencyKey
+from db.farm.rows import attempt_of, job_of
+from db.farm.run_records import Accepted
+from db.farm.states import AttemptEnd, BoardState, EventKind, JobKind, JobState, RunState
+from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunRow
+from db.transactions import Transactions
+from mapper.errors import InputError, Problem
+
+LEAST_LEASE_S = 0.001
+MOST_LEASE_S = 3_600.0
+MOST_PRIORITY = 100
+MOST_ATTEMPTS = 10
+#: Lapsed and spent jobs that one claim clears away before it takes its own.
+_CLEARED = 20
+_WORK = frozenset({JobKind.PROPOSE, JobKind.SOLVE})
+
+
+class Jobs:
+    """Claims, heartbeats and the end of leases without a result; results: ``Results``."""
+
+    def __init__(self, transactions: Transactions, now: Callable[[], datetime]) -> None:
+        self._transactions = transactions
+        self._now = now
+
+    def enqueue(
+        self,
+        new: NewJob,
+        idempotency: IdempotencyKey | None = None,
+        respond: Responder[Job] | None = None,
+    ) -> Accepted[Job]:
+        """Queue a ``solve`` job, once for each idempotency key.
+
+        ``respond`` makes the response that is kept with the key from the new job; it must be
+        quick and pure. Raises ``InputError``, ``LimitError``, ``IdempotencyKeyReused``.
+        """
+        checked_json("payload", new.payload, MAX_PAYLOAD_BYTES)
+        checked_text("principal", new.principal)
+        checked_integer("priority", new.priority, -MOST_PRIORITY, MOST_PRIORITY)
+        checked_integer("max_attempts", new.max_attempts, 1, MOST_ATTEMPTS)
+        if new.not_before is not None:
+            checked_time("not_before", new.not_before)
+
+        def create(session: Session, now: datetime) -> Job:
+            values = job_values(
+                new_identifier(JOB_PREFIX, now),
+                JobKind.SOLVE,
+                now,
+                principal=new.principal,
+                payload=dict(new.payload),
+                rank=-new.priority,
+                max_attempts=new.max_attempts,
+                not_before=new.not_before or now,
+            )
+            session.execute(insert(JobRow).values(values))
+            return job_of(session.get_one(JobRow, values["id"]))
+
+        with self._transactions.write() as session:
+            return once(session, self._now(), idempotency, create, _job, respond)
+
+    def job(self, job_id: str) -> Job:
+        """The job of an id; ``AbsentError`` if there is none."""
+        with self._transactions.read() as session:
+            return _job(session, job_id, self._now())
+
+    def attempts(self, job_id: str) -> tuple[Attempt, ...]:
+        """All claims of a job, oldest first."""
+        rows = select(JobAttemptRow).where(JobAttemptRow.job_id == job_id)
+        with self._transactions.read() as session:
+            return tuple(map(attempt_of, session.scalars(rows.order_by(JobAttemptRow.attempt))))
+
+    def of_run(self, run_id: str, *, after: str = "", limit: int = 500) -> tuple[Job, ...]:
+        """Jobs of a run in the order of their ids, after one of them."""
+        rows = (
+            select(JobRow)
+            .where(JobRow.run_id == run_id, JobRow.id > after)
+            .order_by(JobRow.id)
+            .limit(checked_limit(limit))
+        )
+        with self._transactions.read() as session:
+            return tuple(map(job_of, session.scalars(rows)))
+
+    def counts(self) -> dict[tuple[JobKind, JobState], int]:
+        """How many jobs are open, by kind and state; what is absent is 0."""
+        rows = (
+            select(JobRow.kind, JobRow.state, func.count())
+            .where(JobRow.state.in_((JobState.QUEUED, JobState.LEASED)))
+            .group_by(JobRow.kind, JobRow.state)
+        )
+        with self._transactions.read() as session:
+            found = session.execute(rows)
+            return {(JobKind(kind), JobState(state)): count for kind, state, count in found}
+
+    # Claims
+
+    def waiting_boards(self, limit: int = 1_000) -> tuple[str, ...]:
+        """Active boards that would get a job if they asked now: one read for all long polls."""
+        now = self._now()
+        queued = (
+            select(JobRow.board_id)
+            .where(
+                JobRow.board_id.is_not(None),
+                JobRow.state == JobState.QUEUED,
+                JobRow.held.is_(False),
+                JobRow.not_before <= now,
+            )
+            .distinct()
+        )
+        busy = select(JobRow.board_id).where(
+            JobRow.state == JobState.LEASED, JobRow.board_id.is_not(None), JobRow.lease_until >= now
+        )
+        rows = (
+            select(BoardRow.id)
+            .where(
+                BoardRow.id.in_(queued),
+                BoardRow.id.not_in(busy),
+                BoardRow.state == BoardState.ACTIVE,
+            )
+            .limit(checked_limit(limit))
+        )
+        with self._transactions.read() as session:
+            return tuple(session.scalars(rows))
+
+    def claim_for_board(self, board_id: str, *, lease_s: float, owner: str = "") -> Claim | None:
+        """Lease the board's first ``measure`` job for ``lease_s`` seconds.
+
+        None if there is no job, the board is not active, or it holds a lease that has not run
+        out. ``owner`` (the agent's version, say) is kept with the attempt. ``AbsentError`` if
+        there is no such board.
+        """
+        checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
+        with self._transactions.write() as session:
+            now = self._now()
+            board = lock_board(session, board_id)
+            board.last_seen = now
+            if board.state != BoardState.ACTIVE:
+                return None
+            clear_the_way(session, JobRow.board_id == board_id, now, _CLEARED)
+            of_board = (JobRow.board_id == board_id) & ~board_is_busy(board_id)
+            return take(session, of_board, shown_text(owner), lease_s, now)
+
+    def claim_work(
+        self,
+        kinds: Collection[JobKind],
+        owner: str,
+        *,
+        lease_s: float,
+        job_id: str | None = None,
+    ) -> Claim | None:
+        """Lease the first job of these kinds (``propose``, ``solve``), or the one named.
+
+        None if there is none, or the one named is not to be had (any more).
+        """
+        if not kinds or not _WORK.issuperset(kinds):
+            allowed = ", ".join(sorted(_WORK))
+            raise InputError(Problem("kinds", "not for solver workers", str(kinds)[:80], allowed))
+        checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
+        which = JobRow.board_id.is_(None) & JobRow.kind.in_(list(kinds))
+        if job_id is not None:
+            which &= JobRow.id == job_id
+        with self._transactions.write() as session:
+            now = self._now()
+            clear_the_way(session, which, now, _CLEARED)
+            return take(session, which, shown_text(owner), lease_s, now)
+
+    def unrung(self, older_than_s: float, limit: int = 100) -> tuple[tuple[str, JobKind], ...]:
+        """Claimable ``propose`` and ``solve`` jobs whose bell was never rung, or rung longer
+        ago; they are marked as rung now. Ring for each: a lost broker then loses nothing."""
+        checked_number("older_than_s", older_than_s, 0.0, 1e9)
+        with self._transactions.write() as session:
+            now = self._now()
+            before = now - timedelta(seconds=older_than_s)
+            which = (
+                select(JobRow.id)
+                .where(
+                    JobRow.board_id.is_(None),
+                    JobRow.state == JobState.QUEUED,
+                    JobRow.held.is_(False),
+                    JobRow.not_before <= now,
+                    JobRow.rung_at.is_(None) | (JobRow.rung_at <= before),
+                )
+                .order_by(JobRow.rank, JobRow.id)
+                .limit(checked_limit(limit))
+                .with_for_update(skip_locked=True)
+            )
+            rung = (
+                update(JobRow)
+                .where(JobRow.id.in_(which))
+                .values(rung_at=now)
+                .returning(JobRow.id, JobRow.kind)
+            )
+            found = session.execute(rung, execution_options={"synchronize_session": False})
+            return tuple((job_id, JobKind(kind)) for job_id, kind in found)
+
+    # While a lease is held
+
+    def heartbeat(self, lease: Lease, *, lease_s: float, stage: str = "") -> Heartbeat:
+        """Keep a lease for ``lease_s`` more seconds from now.
+
+        A lease that ran out is taken back if nobody has claimed the job since. ``cancel`` in
+        the answer: the run is ending. Raises ``StaleLease`` and ``AbsentError``.
+        """
+        checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
+        shown = shown_text(stage, 200)
+        with self._transactions.write() as session:
+            now = self._now()
+            until = now + timedelta(seconds=lease_s)
+            may_lease = _lock_board_of_lapsed(session, lease.job_id)
+            job = lock_job(session, lease.job_id)
+            require_newest(job, lease)
+            if job.state != JobState.LEASED:
+                attempt = session.get_one(JobAttemptRow, (job.id, job.attempt))
+                if attempt.ending != AttemptEnd.EXPIRED or not may_lease:
+                    raise _no_longer_held(job)
+                attempt.ending, attempt.ended_at, attempt.reason = None, None, ""
+            job.state, job.lease_until, job.stage = JobState.LEASED, until, shown
+            return Heartbeat(until, _run_is_ending(session, job.run_id))
+
+    def fail(self, lease: Lease, reason: str, *, retry_after_s: float = 1.0) -> Job:
+        """End an attempt without a result: the worker could not do it, and says why.
+
+        The job is queued again after ``retry_after_s``, or is failed if this was its last
+        attempt, or cancelled if its run is ending. A repeat changes nothing. Raises
+        ``StaleLease`` and ``AbsentError``.
+        """
+        checked_number("retry_after_s", retry_after_s, 0.0, 86_400.0)
+        with self._transactions.write() as session:
+            now = self._now()
+            job, run, attempt = held_job(session, lease)
+            if is_repeat(attempt):
+                return job_of(job)
+            end_attempt(session, job, AttemptEnd.FAILED, now, reason)
+            ending = run is not None and (
+                RunState(run.state).ended or run.state == RunState.CANCELLING
+            )
+            if ending:
+                end_job(session, job, JobState.CANCELLED, now)
+            elif job.attempt >= job.max_attempts:
+                fail_job(session, job, run, now)
+            else:
+                job.state, job.lease_until, job.rung_at = JobState.QUEUED, None, None
+                job.not_before = now + timedelta(seconds=retry_after_s)
+                job.held = run is not None and run.state == RunState.PAUSED
+                session.flush()
+                if run is not None:
+                    payload = {"job": job.id, "attempt": job.attempt, "reason": shown_text(reason)}
+                    add_event(session, now, EventKind.JOB_RETRIED, payload, run_id=run.id)
+            if ending and run is not None:
+                settle(session, run, now)
+            return job_of(job)
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancel a job that belongs to no run; its lease becomes stale.
+
+        ``ConflictError`` if it is one of a run, or has ended otherwise.
+        """
+        with self._transactions.write() as session:
+            now = self._now()
+            job = lock_job(session, job_id)
+            if job.state == JobState.CANCELLED:
+                return job_of(job)
+            if job.run_id is not None or JobState(job.state).ended:
+                found = job.state if job.run_id is None else "a job of a run"
+                raise ConflictError(
+                    Problem("job", "cannot be cancelled", found, "an open job without a run")
+                )
+            if job.state == JobState.LEASED:
+                end_attempt(session, job, AttemptEnd.CANCELLED, now, "the job was cancelled")
+            job.lease_hash = None
+            end_job(session, job, JobState.CANCELLED, now)
+            return job_of(job)
+
+    # The sweeper
+
+    def expire(self, limit: int = 100) -> Swept:
+        """Put jobs whose lease has run out back into the queue, and end runs whose seconds are
+        spent; at most ``limit`` of each. Call it every second from anywhere, any number of
+        times at once."""
+        checked_limit(limit)
+        with self._transactions.write() as session:
+            now = self._now()
+            lapsed = session.execute(
+                select(JobRow.id, JobRow.run_id)
+                .where(JobRow.state == JobState.LEASED, JobRow.lease_until < now)
+                .order_by(JobRow.lease_until)
+                .limit(limit)
+            ).all()
+            overdue = _overdue_runs(session, now, limit)
+            runs = lock_runs(session, [*(run_id for _, run_id in lapsed), *overdue])
+            expired = expire(session, [job_id for job_id, _ in lapsed], runs, now)
+            ended: list[str] = []
+            for run_id in overdue:
+                run = runs[run_id]
+                if run.state == RunState.RUNNING and spent_budget(run, now):
+                    end_run(session, run, RunState.FINISHED, now, spent_budget(run, now))
+                    ended.append(run_id)
+            return Swept(tuple(expired), tuple(ended))
+
+
+def _overdue_runs(session: Session, now: datetime, limit: int) -> list[str]:
+    # The sum is done here: databases differ in how they subtract times.
+    rows = session.execute(
+        select(RunRow.id, RunRow.budget_seconds, RunRow.active_s, RunRow.resumed_at).where(
+            RunRow.state == RunState.RUNNING, RunRow.budget_seconds.is_not(None)
+        )
+    )
+    overdue = [
+        run_id
+        for run_id, budget_s, spent_s, resumed_at in rows
+        if resumed_at is not None
+        and spent_s + (now - resumed_at).total_seconds() >= (budget_s or 0.0)
+    ]
+    return sorted(overdue)[:limit]
+
+
+def _lock_board_of_lapsed(session: Session, job_id: str) -> bool:
+    """Whether a job whose lease has run out may be leased again without a claim.
+
+    Its board is locked then; a job that is leased needs no such lock.
+    """
+    row = session.execute(
+        select(JobRow.board_id, JobRow.state).where(JobRow.id == job_id)
+    ).one_or_none()
+    if row is None:
+        raise absent("job", job_id)
+    if row.state != JobState.QUEUED:
+        return False
+    if row.board_id is None:
+        return True
+    lock_board(session, row.board_id)
+    return not session.scalar(select(board_is_busy(row.board_id)))
+
+
+def _job(session: Session, job_id: str, now: datetime) -> Job:
+    del now
+    row = session.get(JobRow, job_id)
+    if row is None:
+        raise absent("job", job_id)
+    return job_of(row)
+
+
+def _run_is_ending(session: Session, run_id: str | None) -> bool:
+    if run_id is None:
+        return False
+    state = RunState(session.execute(select(RunRow.state).where(RunRow.id == run_id)).scalar_one())
+    return state.ended or state is RunState.CANCELLING
+
+
+def _no_longer_held(job: JobRow) -> StaleLease:
+    return StaleLease(
+        Problem("lease", "the job has ended, or its board holds another lease", found=job.state)
+    )

@@ -1,0 +1,206 @@
+"""Taking, keeping and losing leases, inside a transaction that the caller has begun."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, exists, insert, select, update
+from sqlalchemy.orm import Session
+
+from db.farm.credentials import new_lease_token, same_hash, secret_hash
+from db.farm.errors import StaleLease, absent
+from db.farm.job_records import Claim, Lease
+from db.farm.lifecycle import (
+    add_event,
+    end_attempt,
+    end_job,
+    fail_job,
+    lock_job,
+    lock_runs,
+    settle,
+)
+from db.farm.rows import job_of
+from db.farm.states import AttemptEnd, EventKind, JobState, RunState
+from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunRow
+from mapper.errors import Problem
+
+_FRESH = {"populate_existing": True, "synchronize_session": False}
+_TAKEN_BACK = (AttemptEnd.DONE, AttemptEnd.FAILED)
+
+
+def lock_board(session: Session, board_id: str) -> BoardRow:
+    """The board, locked against other claims for it; ``AbsentError`` if there is none."""
+    row = session.scalars(
+        select(BoardRow).where(BoardRow.id == board_id).with_for_update(key_share=True),
+        execution_options={"populate_existing": True},
+    ).one_or_none()
+    if row is None:
+        raise absent("board", board_id)
+    return row
+
+
+def take(
+    session: Session, which: ColumnElement[bool], owner: str, lease_s: float, now: datetime
+) -> Claim | None:
+    """Lease the first claimable job of those: one ``UPDATE … RETURNING``.
+
+    Jobs that another transaction is about to take are passed over on PostgreSQL; on SQLite
+    there is no other writer.
+    """
+    first = (
+        select(JobRow.id)
+        .where(
+            which,
+            JobRow.state == JobState.QUEUED,
+            JobRow.held.is_(False),
+            JobRow.not_before <= now,
+            JobRow.attempt < JobRow.max_attempts,
+        )
+        .order_by(JobRow.rank, JobRow.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
+    token = new_lease_token()
+    until = now + timedelta(seconds=lease_s)
+    row = session.scalars(
+        update(JobRow)
+        .where(JobRow.id == first, JobRow.state == JobState.QUEUED)
+        .values(
+            state=JobState.LEASED,
+            attempt=JobRow.attempt + 1,
+            lease_hash=secret_hash(token),
+            lease_until=until,
+            stage="",
+        )
+        .returning(JobRow),
+        execution_options=_FRESH,
+    ).one_or_none()
+    if row is None:
+        return None
+    session.execute(
+        insert(JobAttemptRow).values(
+            job_id=row.id, attempt=row.attempt, owner=owner, claimed_at=now, reason=""
+        )
+    )
+    return Claim(job_of(row), Lease(row.id, row.attempt, token), lease_s)
+
+
+def clear_the_way(session: Session, which: ColumnElement[bool], now: datetime, most: int) -> None:
+    """Before a claim: put expired jobs back into the queue, and fail those that this claim
+    would give to a worker once more than their number of attempts."""
+    lapsed = (JobRow.state == JobState.LEASED) & (JobRow.lease_until < now)
+    spent = (
+        (JobRow.state == JobState.QUEUED)
+        & JobRow.held.is_(False)
+        & (JobRow.not_before <= now)
+        & (JobRow.attempt >= JobRow.max_attempts)
+    )
+    found = session.execute(
+        select(JobRow.id, JobRow.run_id, JobRow.state)
+        .where(which, lapsed | spent)
+        .order_by(JobRow.id)
+        .limit(most)
+    ).all()
+    if not found:
+        return
+    runs = lock_runs(session, (run_id for _, run_id, _ in found))
+    expire(session, [job_id for job_id, _, state in found if state == JobState.LEASED], runs, now)
+    for job_id, _, _ in found:
+        _retire(session, lock_job(session, job_id), runs, now)
+
+
+def expire(
+    session: Session, job_ids: Iterable[str], runs: dict[str, RunRow], now: datetime
+) -> list[str]:
+    """Put those whose lease has run out back into the queue; the caller holds their runs.
+
+    The attempt stays the newest, so that its result still counts until somebody claims again.
+    """
+    rows = session.scalars(
+        update(JobRow)
+        .where(
+            JobRow.id.in_(list(job_ids)),
+            JobRow.state == JobState.LEASED,
+            JobRow.lease_until < now,
+        )
+        .values(state=JobState.QUEUED, lease_until=None, not_before=now, rung_at=None)
+        .returning(JobRow),
+        execution_options=_FRESH,
+    ).all()
+    of_run: defaultdict[str, list[JobRow]] = defaultdict(list)
+    for job in sorted(rows, key=lambda job: job.id):
+        end_attempt(session, job, AttemptEnd.EXPIRED, now, "no sign of life before the lease's end")
+        if job.run_id is not None:
+            of_run[job.run_id].append(job)
+    for run_id, jobs in sorted(of_run.items()):
+        _after_expiry(session, runs[run_id], jobs, now)
+    return [row.id for row in rows]
+
+
+def _after_expiry(session: Session, run: RunRow, jobs: list[JobRow], now: datetime) -> None:
+    state = RunState(run.state)
+    for job in jobs:
+        payload = {"job": job.id, "kind": job.kind, "attempt": job.attempt}
+        add_event(session, now, EventKind.JOB_EXPIRED, payload, run_id=run.id)
+        if state.ended or state is RunState.CANCELLING:
+            # Nobody wants it any more, a late result neither.
+            job.lease_hash = None
+            end_job(session, job, JobState.CANCELLED, now)
+        else:
+            job.held = state is RunState.PAUSED
+    settle(session, run, now)
+
+
+def _retire(session: Session, job: JobRow, runs: dict[str, RunRow], now: datetime) -> None:
+    """Fail the job if its attempts are used up; this claim counts as the one too many."""
+    if job.state != JobState.QUEUED or job.held or job.attempt < job.max_attempts:
+        return
+    job.lease_hash = None  # its last attempt is no longer the newest
+    fail_job(session, job, None if job.run_id is None else runs[job.run_id], now)
+
+
+def board_is_busy(board_id: str) -> ColumnElement[bool]:
+    """Whether the board holds a lease that has not been ended."""
+    other = JobRow.__table__.alias("live")
+    return exists().where(other.c.board_id == board_id, other.c.state == JobState.LEASED)
+
+
+def held_job(session: Session, lease: Lease) -> tuple[JobRow, RunRow | None, JobAttemptRow]:
+    """The job of a lease, its run and its newest attempt, all locked.
+
+    ``AbsentError`` if there is no such job, ``StaleLease`` if the attempt is not the newest or
+    its lease was taken away. The attempt may have expired (its result still counts) or have
+    ended (this is a repeat: :func:`is_repeat`).
+    """
+    found = session.execute(select(JobRow.run_id).where(JobRow.id == lease.job_id)).one_or_none()
+    if found is None:
+        raise absent("job", lease.job_id)
+    run = lock_runs(session, found).get(found.run_id or "")
+    job = lock_job(session, lease.job_id)
+    require_newest(job, lease)
+    attempt = session.get_one(JobAttemptRow, (job.id, job.attempt), populate_existing=True)
+    return job, run, attempt
+
+
+def require_newest(job: JobRow, lease: Lease) -> None:
+    """Raise ``StaleLease`` unless the lease is that of the job's newest claim."""
+    given = secret_hash(lease.token)
+    known = job.lease_hash or ""
+    if job.attempt == lease.attempt and same_hash(given, known):
+        return
+    raise StaleLease(
+        Problem(
+            "lease",
+            "somebody else has claimed the job, or it has ended",
+            found=f"attempt {str(lease.attempt)[:20]}",
+            allowed=f"attempt {job.attempt} with its own token, while the job is {job.state}",
+        )
+    )
+
+
+def is_repeat(attempt: JobAttemptRow) -> bool:
+    """Whether the attempt was ended by its own holder before."""
+    return attempt.ending in _TAKEN_BACK

@@ -1,0 +1,248 @@
+"""What a ``propose`` job found, checked before a transaction and stored within one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from db.canonical import canonical_json, content_hash
+from db.farm.artifacts import check_content, missing_artifacts, put_artifact
+from db.farm.checking import (
+    MAX_EVENT_BYTES,
+    MAX_FACTS_BYTES,
+    MAX_PAYLOAD_BYTES,
+    checked_hash,
+    checked_integer,
+    checked_json,
+    checked_text,
+)
+from db.farm.identifiers import JOB_PREFIX, new_identifiers
+from db.farm.lifecycle import job_values
+from db.farm.run_records import DeviceState, Proposal, ProposedCandidate, StudySpec
+from db.farm.states import JobKind, RunState
+from db.farm.tables import JobRow, RunArtifactRow, RunRow, RunStudyRow
+from db.tables import Base, CandidateRow, DeviceRow, ProgramRow, StudyRow
+from db.transactions import insert_if_absent
+from mapper.errors import InputError, LimitError, Problem, StoreError
+
+MAX_CANDIDATES = 500
+MAX_STUDIES = 100
+_INT64 = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedProposal:
+    """A proposal with the texts and hashes of its programs and the hashes of its artifacts."""
+
+    proposal: Proposal
+    programs: tuple[tuple[str, str], ...]
+    artifact_hashes: tuple[str, ...]
+
+
+def check_proposal(proposal: Proposal) -> CheckedProposal:
+    """Everything that can be known wrong without the database: ``InputError``, ``LimitError``."""
+    if len(proposal.candidates) > MAX_CANDIDATES or len(proposal.studies) > MAX_STUDIES:
+        found = f"{len(proposal.candidates)} candidates, {len(proposal.studies)} studies"
+        allowed = f"{MAX_CANDIDATES} candidates, {MAX_STUDIES} studies"
+        raise LimitError(Problem("proposal", "is too large", found, allowed))
+    checked_json("strategy_state", proposal.strategy_state, MAX_PAYLOAD_BYTES)
+    checked_json("report", proposal.report, MAX_EVENT_BYTES // 2)
+    checked_text("device.name", proposal.device.name)
+    checked_json("device.facts", proposal.device.facts, MAX_FACTS_BYTES)
+    programs = tuple(
+        _check_study(f"studies/{number}", study) for number, study in enumerate(proposal.studies)
+    )
+    for number, candidate in enumerate(proposal.candidates):
+        _check_candidate(f"candidates/{number}", candidate, programs)
+    return CheckedProposal(
+        proposal, programs, tuple(check_content(content) for content in proposal.artifacts)
+    )
+
+
+def _check_study(path: str, study: StudySpec) -> tuple[str, str]:
+    checked_text(f"{path}/program_schema", study.program_schema, most=64, least=1)
+    checked_text(f"{path}/variant", study.variant, most=64)
+    checked_text(f"{path}/mode", study.mode, most=64)
+    checked_integer(f"{path}/seed", study.seed, -_INT64)
+    try:
+        text = canonical_json(json.loads(study.program_json))
+    except ValueError as error:
+        raise InputError(Problem(f"{path}/program_json", f"not JSON: {error}")) from error
+    return content_hash(text), text
+
+
+def _check_candidate(
+    path: str, candidate: ProposedCandidate, programs: tuple[tuple[str, str], ...]
+) -> None:
+    checked_integer(f"{path}/study", candidate.study, 0, len(programs) - 1)
+    record = candidate.record
+    if record.program_hash != programs[candidate.study][0]:
+        raise InputError(
+            Problem(
+                f"{path}/record",
+                "is of another program than its study",
+                record.program_hash[:80],
+                programs[candidate.study][0],
+            )
+        )
+    checked_hash(f"{path}/record/source_hash", record.source_hash)
+    checked_integer(f"{path}/record/memory_bytes", record.memory_bytes)
+    checked_text(f"{path}/record/nestmap_version", record.nestmap_version, most=64)
+    checked_json(f"{path}/payload", candidate.payload, MAX_PAYLOAD_BYTES)
+    for name in candidate.artifacts:
+        checked_hash(f"{path}/artifacts", name)
+
+
+def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now: datetime) -> int:
+    """Store it for a run whose row is locked; how many ``measure`` jobs were added.
+
+    ``InputError`` if a job refers to an artifact that is not there.
+    """
+    proposal = checked.proposal
+    for content, name in zip(proposal.artifacts, checked.artifact_hashes, strict=True):
+        put_artifact(session, content, name, now)
+    wanted = {name for candidate in proposal.candidates for name in candidate.artifacts}
+    missing = missing_artifacts(session, wanted)
+    if missing:
+        raise InputError(
+            Problem("candidates", "refer to artifacts that are not stored", sorted(missing)[0])
+        )
+    _insert_all(session, RunArtifactRow, [{"run_id": run.id, "hash": h} for h in sorted(wanted)])
+    device_id = _device(session, proposal.device)
+    studies = [
+        _study(session, run, study, program, device_id, now)
+        for study, program in zip(proposal.studies, checked.programs, strict=True)
+    ]
+    _insert_all(session, CandidateRow, [_candidate_values(c) for c in proposal.candidates])
+    ids = new_identifiers(JOB_PREFIX, now, len(proposal.candidates))
+    return _insert_all(
+        session,
+        JobRow,
+        [
+            _measure_job(job_id, candidate, studies[candidate.study], run, now)
+            for job_id, candidate in zip(ids, proposal.candidates, strict=True)
+        ],
+    )
+
+
+def other_device_study(
+    session: Session, run: RunRow, job: JobRow, facts: Mapping[str, Any], now: datetime
+) -> int:
+    """The study that a measurement belongs to: the job's, or its like on another device where
+    the facts contradict those that name the job's device."""
+    study = session.get(StudyRow, job.study_id)
+    device = None if study is None else session.get(DeviceRow, study.device_id)
+    if study is None or device is None:
+        raise StoreError(f"job {job.id} has lost its study")
+    seen = {name: facts.get(name, value) for name, value in device.facts.items()}
+    if seen == device.facts:
+        return study.id
+    device_id = _device(session, DeviceState(device.name, seen))
+    key = {
+        "program_hash": study.program_hash,
+        "device_id": device_id,
+        "mode": study.mode,
+        "seed": study.seed,
+        "label": study.label,
+        "variant": study.variant,
+    }
+    return _open_study(session, run, key, now)
+
+
+def study_label(run: RunRow) -> str:
+    """The label of a run's studies; two runs never share one."""
+    return f"{run.label}@{run.id}"
+
+
+def _device(session: Session, device: DeviceState) -> int:
+    fingerprint = content_hash(canonical_json([device.name, device.facts]))
+    row = {"fingerprint": fingerprint, "name": device.name, "facts": dict(device.facts)}
+    insert_if_absent(session, DeviceRow, row)
+    found = select(DeviceRow.id).where(DeviceRow.fingerprint == fingerprint)
+    return session.execute(found).scalar_one()
+
+
+def _study(
+    session: Session,
+    run: RunRow,
+    study: StudySpec,
+    program: tuple[str, str],
+    device_id: int,
+    now: datetime,
+) -> int:
+    program_hash, text = program
+    insert_if_absent(
+        session,
+        ProgramRow,
+        {"hash": program_hash, "schema": study.program_schema, "json_text": text},
+    )
+    key = {
+        "program_hash": program_hash,
+        "device_id": device_id,
+        "mode": study.mode,
+        "seed": study.seed,
+        "label": study_label(run),
+        "variant": study.variant,
+    }
+    return _open_study(session, run, key, now)
+
+
+def _open_study(session: Session, run: RunRow, key: dict[str, Any], now: datetime) -> int:
+    insert_if_absent(session, StudyRow, {**key, "created_at": now})
+    study_id = session.scalars(select(StudyRow.id).filter_by(**key)).one()
+    insert_if_absent(session, RunStudyRow, {"run_id": run.id, "study_id": study_id})
+    return study_id
+
+
+def _candidate_values(candidate: ProposedCandidate) -> dict[str, Any]:
+    record = candidate.record
+    return {
+        "id": record.id,
+        "program_hash": record.program_hash,
+        "parameters": record.parameters,
+        "mapping": record.mapping,
+        "local_sizes": record.local_sizes,
+        "source_hash": record.source_hash,
+        "memory_bytes": record.memory_bytes,
+        "nestmap_version": record.nestmap_version,
+    }
+
+
+def _measure_job(
+    job_id: str, candidate: ProposedCandidate, study_id: int, run: RunRow, now: datetime
+) -> dict[str, Any]:
+    record = candidate.record
+    return job_values(
+        job_id,
+        JobKind.MEASURE,
+        now,
+        run_id=run.id,
+        board_id=run.board_id,
+        study_id=study_id,
+        candidate_id=record.id,
+        memory_bytes=record.memory_bytes,
+        source_hash=record.source_hash,
+        nestmap_version=record.nestmap_version,
+        principal=run.principal,
+        payload=dict(candidate.payload),
+        rank=-run.priority,
+        held=run.state == RunState.PAUSED,
+    )
+
+
+def _insert_all(session: Session, table: type[Base], rows: list[dict[str, Any]]) -> int:
+    """Insert those that are not there yet, in few statements; how many were inserted."""
+    make = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    key = next(iter(table.__table__.primary_key))
+    inserted = 0
+    for start in range(0, len(rows), 100):
+        statement = make(table).values(rows[start : start + 100]).on_conflict_do_nothing()
+        inserted += len(session.execute(statement.returning(key)).all())
+    return inserted

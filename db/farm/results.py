@@ -1,0 +1,189 @@
+"""The end of a lease with what was found: each is one transaction, and happens once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from db.codecs import encode_outcome
+from db.farm.checking import MAX_FACTS_BYTES, MAX_PAYLOAD_BYTES, checked_json, checked_time
+from db.farm.errors import ConflictError
+from db.farm.job_records import Finished, Lease
+from db.farm.leases import held_job, is_repeat
+from db.farm.lifecycle import add_event, end_attempt, end_job, set_state, settle, tried
+from db.farm.proposals import check_proposal, other_device_study, store_proposal
+from db.farm.rows import job_of, run_of
+from db.farm.run_records import Proposal
+from db.farm.states import AttemptEnd, EventKind, JobKind, JobState, RunState
+from db.farm.tables import JobAttemptRow, JobRow, RunRow
+from db.tables import MeasurementRow
+from db.transactions import Transactions, insert_if_absent
+from mapper.errors import Problem, StoreError
+from mapper.measurement import Outcome
+
+
+class Results:
+    """Ends leases. All methods raise ``StaleLease`` if the attempt is not the newest of its
+    job, ``AbsentError`` for an unknown job, and ``ConflictError`` for one of another kind.
+
+    A repeat of an attempt that has ended changes nothing. An attempt whose lease ran out still
+    counts until somebody claims the job again.
+    """
+
+    def __init__(self, transactions: Transactions, now: Callable[[], datetime]) -> None:
+        self._transactions = transactions
+        self._now = now
+
+    def finish_solve(self, lease: Lease, result: Any) -> Finished:
+        """Keep the result (JSON, at most 4 MiB; larger ones are artifacts) with the job."""
+        checked_json("result", result, MAX_PAYLOAD_BYTES)
+        with self._transactions.write() as session:
+            now = self._now()
+            job, run, attempt = _held(session, lease, JobKind.SOLVE)
+            if is_repeat(attempt):
+                return _finished(job, run, now, repeated=True)
+            job.result = result
+            _done(session, job, now)
+            return _finished(job, run, now, stored=True)
+
+    def finish_propose(self, lease: Lease, proposal: Proposal) -> Finished:
+        """Store candidates, artifacts and studies, queue a ``measure`` job for each candidate
+        that its study does not have yet, and begin the run if it is queued.
+
+        A proposal without a new candidate, while none is open, means that the space is
+        exhausted. Raises ``InputError`` and ``LimitError`` with nothing stored.
+        """
+        checked = check_proposal(proposal)
+        with self._transactions.write() as session:
+            now = self._now()
+            job, run, attempt = _held(session, lease, JobKind.PROPOSE)
+            run = _of_run(run)
+            if is_repeat(attempt):
+                return _finished(job, run, now, repeated=True)
+            added = store_proposal(session, run, checked, now)
+            run.proposed += added
+            run.exhausted = run.exhausted or proposal.exhausted
+            run.strategy_state = proposal.strategy_state
+            run.started_at = run.started_at or now
+            _done(session, job, now)
+            if not added and not run.exhausted:
+                run.exhausted = not _measures_open(session, run.id)
+            payload = {
+                "job": job.id,
+                "candidates": added,
+                "exhausted": run.exhausted,
+                "report": dict(proposal.report),
+            }
+            add_event(session, now, EventKind.PROPOSED, payload, run_id=run.id)
+            if run.state == RunState.QUEUED:
+                set_state(session, run, RunState.RUNNING, now, "")
+            # An empty proposal is not asked for again at once: a measurement does that.
+            if added or run.exhausted:
+                settle(session, run, now)
+            return _finished(job, run, now, stored=True)
+
+    def finish_measure(
+        self,
+        lease: Lease,
+        outcome: Outcome,
+        *,
+        facts: Mapping[str, Any],
+        started_at: datetime | None = None,
+    ) -> Finished:
+        """Store a measurement, count it, and go on with the run: more candidates where few are
+        left, its end where its budget is spent.
+
+        ``facts`` are the device's at the measurement: where they contradict those of the study
+        (another driver, say), the measurement goes to a study of that device. ``started_at`` is
+        the board's clock; it is moved to lie between claim and now. A measurement that comes
+        while its run is being cancelled is kept.
+        """
+        checked_json("facts", facts, MAX_FACTS_BYTES)
+        columns = encode_outcome(outcome)
+        checked_json("outcome", columns.detail, MAX_FACTS_BYTES)
+        if started_at is not None:
+            checked_time("started_at", started_at)
+        with self._transactions.write() as session:
+            now = self._now()
+            job, run, attempt = _held(session, lease, JobKind.MEASURE)
+            run = _of_run(run)
+            if is_repeat(attempt):
+                return _finished(job, run, now, repeated=True)
+            began = attempt.claimed_at if started_at is None else started_at
+            row = {
+                "study_id": other_device_study(session, run, job, facts, now),
+                "candidate_id": job.candidate_id,
+                "kind": columns.kind,
+                "detail": columns.detail,
+                "trials": columns.trials,
+                "time_ms": columns.time_ms,
+                "memory_bytes": job.memory_bytes,
+                "source_hash": job.source_hash,
+                "nestmap_version": job.nestmap_version,
+                "started_at": min(max(began, attempt.claimed_at), now),
+            }
+            stored = insert_if_absent(session, MeasurementRow, row)
+            _done(session, job, now)
+            if stored:
+                _count(run, job, columns.kind, columns.time_ms)
+            payload = {
+                "job": job.id,
+                "study": row["study_id"],
+                "candidate": job.candidate_id,
+                "outcome": columns.kind,
+                "time_ms": columns.time_ms,
+                "memory_bytes": job.memory_bytes,
+                "tried": tried(run),
+                "best_ms": run.best_ms,
+            }
+            add_event(session, now, EventKind.MEASURED, payload, run_id=run.id)
+            settle(session, run, now)
+            return _finished(job, run, now, stored=stored)
+
+
+def _held(
+    session: Session, lease: Lease, kind: JobKind
+) -> tuple[JobRow, RunRow | None, JobAttemptRow]:
+    job, run, attempt = held_job(session, lease)
+    if job.kind != kind:
+        raise ConflictError(Problem("job", "is of another kind", found=job.kind, allowed=kind))
+    return job, run, attempt
+
+
+def _of_run(run: RunRow | None) -> RunRow:
+    if run is None:
+        raise StoreError("a job of a run has lost its run")
+    return run
+
+
+def _done(session: Session, job: JobRow, now: datetime) -> None:
+    end_attempt(session, job, AttemptEnd.DONE, now)
+    end_job(session, job, JobState.DONE, now)
+
+
+def _count(run: RunRow, job: JobRow, kind: str, time_ms: float | None) -> None:
+    counter = kind.replace("-", "_")
+    setattr(run, counter, getattr(run, counter) + 1)
+    if time_ms is not None and (run.best_ms is None or time_ms < run.best_ms):
+        run.best_ms = time_ms
+        run.best_memory_bytes = job.memory_bytes
+        run.best_candidate_id = job.candidate_id
+
+
+def _measures_open(session: Session, run_id: str) -> bool:
+    one = select(JobRow.id).where(
+        JobRow.run_id == run_id,
+        JobRow.kind == JobKind.MEASURE,
+        JobRow.state.in_((JobState.QUEUED, JobState.LEASED)),
+    )
+    return session.execute(one.limit(1)).first() is not None
+
+
+def _finished(
+    job: JobRow, run: RunRow | None, now: datetime, *, stored: bool = False, repeated: bool = False
+) -> Finished:
+    return Finished(job_of(job), stored, repeated, None if run is None else run_of(run, now))

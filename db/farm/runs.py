@@ -1,0 +1,296 @@
+"""Tuning runs: created once, paused, resumed, cancelled, and read at the cost of one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from db.codecs import decode_outcome
+from db.farm.checking import (
+    MAX_REQUEST_BYTES,
+    checked_integer,
+    checked_json,
+    checked_limit,
+    checked_number,
+    checked_text,
+)
+from db.farm.errors import ConflictError, absent
+from db.farm.idempotency import Responder, once
+from db.farm.identifiers import RUN_PREFIX, new_identifier
+from db.farm.lifecycle import (
+    add_event,
+    add_propose_job,
+    cancel_open_jobs,
+    end_run,
+    lock_run,
+    set_state,
+    settle,
+)
+from db.farm.paging import before
+from db.farm.records import IdempotencyKey, Keyset
+from db.farm.rows import run_of
+from db.farm.run_records import Accepted, DeviceState, NewRun, OwnedStudy, Run, RunHistory
+from db.farm.states import BoardState, EventKind, JobKind, JobState, RunState
+from db.farm.tables import BoardRow, JobRow, RunRow, RunStudyRow
+from db.tables import DeviceRow, MeasurementRow, StudyRow
+from db.transactions import Transactions
+from mapper.errors import Problem
+from mapper.measurement import OUTCOME_KINDS
+
+MOST_SECONDS = 366 * 86_400.0
+MOST_LOW_WATER = 1_000
+MOST_PRIORITY = 100
+_SETTABLE = (JobState.QUEUED, JobState.LEASED)
+
+
+class Runs:
+    """Creates runs and takes them through their states.
+
+    ``AbsentError`` for an unknown run, ``ConflictError`` (an ``InputError``) for a step that
+    its state does not allow.
+    """
+
+    def __init__(self, transactions: Transactions, now: Callable[[], datetime]) -> None:
+        self._transactions = transactions
+        self._now = now
+
+    def create(
+        self,
+        new: NewRun,
+        idempotency: IdempotencyKey | None = None,
+        respond: Responder[Run] | None = None,
+    ) -> Accepted[Run]:
+        """Store a run, its first ``propose`` job, an event and the idempotency key at once.
+
+        ``respond`` makes the response that is kept with the key from the new run; it must be
+        quick and pure. Raises ``AbsentError`` for an unknown board, ``ConflictError`` for a
+        disabled one, ``IdempotencyKeyReused``, ``InputError``, ``LimitError``.
+        """
+        _check(new)
+
+        def create(session: Session, now: datetime) -> Run:
+            board = session.get(BoardRow, new.board_id)
+            if board is None:
+                raise absent("board", new.board_id)
+            if board.state == BoardState.DISABLED:
+                raise ConflictError(
+                    Problem("board", "is disabled", board.reason, "an active board")
+                )
+            run_id = new_identifier(RUN_PREFIX, now)
+            session.execute(insert(RunRow).values(_new_row(new, run_id, now)))
+            run = lock_run(session, run_id)
+            job_id = add_propose_job(session, run, now)
+            payload = {"label": run.label, "board": run.board_id, "job": job_id}
+            add_event(session, now, EventKind.RUN_CREATED, payload, run_id=run_id)
+            return run_of(run, now)
+
+        with self._transactions.write() as session:
+            return once(session, self._now(), idempotency, create, _run, respond)
+
+    def run(self, run_id: str) -> Run:
+        """The run of an id with its progress: one row."""
+        with self._transactions.read() as session:
+            return _run(session, run_id, self._now())
+
+    def page(
+        self,
+        *,
+        limit: int = 50,
+        after: Keyset | None = None,
+        state: RunState | None = None,
+        board_id: str | None = None,
+        label: str | None = None,
+    ) -> tuple[Run, ...]:
+        """Runs, newest first, from behind ``after`` (the last one of the page before)."""
+        rows = select(RunRow).order_by(RunRow.created_at.desc(), RunRow.id.desc())
+        if after is not None:
+            rows = rows.where(before(RunRow.created_at, RunRow.id, after))
+        if state is not None:
+            rows = rows.where(RunRow.state == state)
+        if board_id is not None:
+            rows = rows.where(RunRow.board_id == checked_text("board_id", board_id))
+        if label is not None:
+            rows = rows.where(RunRow.label == checked_text("label", label))
+        with self._transactions.read() as session:
+            now = self._now()
+            found = session.scalars(rows.limit(checked_limit(limit)))
+            return tuple(run_of(row, now) for row in found)
+
+    def pause(self, run_id: str) -> Run:
+        """Give out no more jobs of the run; what is under way goes on. A repeat is allowed."""
+        with self._transactions.write() as session:
+            now = self._now()
+            run = lock_run(session, run_id)
+            if run.state != RunState.PAUSED:
+                set_state(session, run, RunState.PAUSED, now, "")
+                _hold(session, run_id, True)
+            return run_of(run, now)
+
+    def resume(self, run_id: str) -> Run:
+        """Go on with a paused run. A repeat is allowed."""
+        with self._transactions.write() as session:
+            now = self._now()
+            run = lock_run(session, run_id)
+            if run.state == RunState.PAUSED:
+                after = RunState.QUEUED if run.started_at is None else RunState.RUNNING
+                set_state(session, run, after, now, "")
+                _hold(session, run_id, False)
+                settle(session, run, now)
+            elif run.state not in (RunState.QUEUED, RunState.RUNNING):
+                raise ConflictError(
+                    Problem("run.state", "only a paused run can be resumed", run.state, "paused")
+                )
+            return run_of(run, now)
+
+    def cancel(self, run_id: str) -> Run:
+        """Drop what is queued; ``cancelling`` until the measurement under way has ended or its
+        lease has run out, then ``cancelled``. A repeat is allowed."""
+        with self._transactions.write() as session:
+            now = self._now()
+            run = lock_run(session, run_id)
+            if run.state not in (RunState.CANCELLING, RunState.CANCELLED):
+                set_state(session, run, RunState.CANCELLING, now, "")
+                cancel_open_jobs(session, run_id, now)
+                settle(session, run, now)
+            return run_of(run, now)
+
+    def fail(self, run_id: str, reason: str) -> Run:
+        """End a run that cannot go on, with a reason for people."""
+        with self._transactions.write() as session:
+            now = self._now()
+            run = lock_run(session, run_id)
+            end_run(session, run, RunState.FAILED, now, reason)
+            return run_of(run, now)
+
+    def studies(self, run_id: str) -> tuple[OwnedStudy, ...]:
+        """The studies of a run, oldest first."""
+        with self._transactions.read() as session:
+            _run(session, run_id, self._now())
+            return _studies(session, run_id)
+
+    def history(self, run_id: str) -> RunHistory:
+        """What a strategy needs to propose: everything that the run has measured or queued."""
+        with self._transactions.read() as session:
+            row = session.get(RunRow, run_id)
+            if row is None:
+                raise absent("run", run_id)
+            studies = _studies(session, run_id)
+            measured = session.execute(
+                select(
+                    MeasurementRow.study_id,
+                    MeasurementRow.candidate_id,
+                    MeasurementRow.kind,
+                    MeasurementRow.detail,
+                    MeasurementRow.trials,
+                )
+                .where(MeasurementRow.study_id.in_([study.study_id for study in studies]))
+                .order_by(MeasurementRow.id)
+            )
+            outcomes = {
+                (study_id, candidate_id): decode_outcome(kind, detail, trials)
+                for study_id, candidate_id, kind, detail, trials in measured
+            }
+            waiting: set[tuple[int, str]] = set()
+            lost: set[tuple[int, str]] = set()
+            jobs = session.execute(
+                select(JobRow.study_id, JobRow.candidate_id, JobRow.state).where(
+                    JobRow.run_id == run_id,
+                    JobRow.kind == JobKind.MEASURE,
+                    JobRow.state != JobState.DONE,
+                )
+            )
+            for study_id, candidate_id, state in jobs:
+                if study_id is not None and candidate_id is not None:
+                    (waiting if state in _SETTABLE else lost).add((study_id, candidate_id))
+            return RunHistory(
+                run=run_of(row, self._now()),
+                strategy_state=row.strategy_state,
+                studies=studies,
+                measured=outcomes,
+                open_candidates=frozenset(waiting),
+                lost_candidates=frozenset(lost),
+            )
+
+
+def _check(new: NewRun) -> None:
+    checked_text("board_id", new.board_id)
+    checked_text("label", new.label)
+    checked_text("principal", new.principal)
+    checked_json("request", new.request, MAX_REQUEST_BYTES)
+    checked_integer("priority", new.priority, -MOST_PRIORITY, MOST_PRIORITY)
+    checked_integer("low_water", new.low_water, 1, MOST_LOW_WATER)
+    if new.budget_candidates is not None:
+        checked_integer("budget_candidates", new.budget_candidates, 1)
+    if new.budget_seconds is not None:
+        checked_number("budget_seconds", new.budget_seconds, 1e-3, MOST_SECONDS)
+
+
+def _new_row(new: NewRun, run_id: str, now: datetime) -> dict[str, object]:
+    counters = {kind.replace("-", "_"): 0 for kind in OUTCOME_KINDS}
+    return {
+        "id": run_id,
+        "board_id": new.board_id,
+        "label": new.label,
+        "principal": new.principal,
+        "request": dict(new.request),
+        "state": RunState.QUEUED,
+        "reason": "",
+        "priority": new.priority,
+        "low_water": new.low_water,
+        "budget_candidates": new.budget_candidates,
+        "budget_seconds": new.budget_seconds,
+        "strategy_state": None,
+        "exhausted": False,
+        "proposed": 0,
+        "lost": 0,
+        **counters,
+        "best_ms": None,
+        "best_memory_bytes": None,
+        "best_candidate_id": None,
+        "pruned_event_id": 0,
+        "created_at": now,
+        "started_at": None,
+        "resumed_at": None,
+        "active_s": 0.0,
+        "ended_at": None,
+    }
+
+
+def _hold(session: Session, run_id: str, held: bool) -> None:
+    session.execute(
+        update(JobRow)
+        .where(JobRow.run_id == run_id, JobRow.state == JobState.QUEUED)
+        .values(held=held),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def _run(session: Session, run_id: str, now: datetime) -> Run:
+    row = session.get(RunRow, run_id)
+    if row is None:
+        raise absent("run", run_id)
+    return run_of(row, now)
+
+
+def _studies(session: Session, run_id: str) -> tuple[OwnedStudy, ...]:
+    rows = session.execute(
+        select(StudyRow, DeviceRow)
+        .join(RunStudyRow, RunStudyRow.study_id == StudyRow.id)
+        .join(DeviceRow, DeviceRow.id == StudyRow.device_id)
+        .where(RunStudyRow.run_id == run_id)
+        .order_by(StudyRow.id)
+    )
+    return tuple(
+        OwnedStudy(
+            study_id=study.id,
+            program_hash=study.program_hash,
+            variant=study.variant,
+            mode=study.mode,
+            seed=study.seed,
+            device=DeviceState(device.name, device.facts),
+        )
+        for study, device in rows
+    )

@@ -1,0 +1,109 @@
+"""Which measurements are meant: by study, run, layer, device, kind and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Select, select
+
+from db.farm.checking import checked_integer, checked_text, checked_time
+from db.farm.tables import RunRow, RunStudyRow
+from db.tables import MeasurementRow, StudyRow
+from mapper.errors import InputError, Problem
+from mapper.measurement import OUTCOME_KINDS
+
+MOST_NAMED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Measurements that meet all conditions which are not None.
+
+    ``programs`` are hashes: a layer is the set of its variants' programs. ``label`` is that of
+    a run, or of a study that belongs to none. ``board_id`` means studies of that board's runs;
+    ``device_ids`` states of devices as studies know them. ``since`` <= started at < ``until``.
+    """
+
+    study_ids: frozenset[int] | None = None
+    run_id: str | None = None
+    programs: frozenset[str] | None = None
+    label: str | None = None
+    board_id: str | None = None
+    device_ids: frozenset[int] | None = None
+    mode: str | None = None
+    kind: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("run_id", "label", "board_id", "mode"):
+            text = getattr(self, name)
+            if text is not None:
+                checked_text(name, text)
+        for name in ("since", "until"):
+            time = getattr(self, name)
+            if time is not None:
+                checked_time(name, time)
+        for name in ("study_ids", "programs", "device_ids"):
+            _check_named(name, getattr(self, name))
+        if self.kind is not None and self.kind not in OUTCOME_KINDS:
+            allowed = ", ".join(OUTCOME_KINDS)
+            raise InputError(Problem("kind", "no such outcome", ascii(self.kind)[:80], allowed))
+
+    @property
+    def one_study(self) -> int | None:
+        """The study, if one was named."""
+        if self.study_ids is not None and len(self.study_ids) == 1:
+            return next(iter(self.study_ids))
+        return None
+
+
+def studies_of(selection: Selection) -> Select[int]:
+    """Select the ids of the studies that are meant."""
+    rows = select(StudyRow.id)
+    if selection.study_ids is not None:
+        rows = rows.where(StudyRow.id.in_(selection.study_ids))
+    if selection.programs is not None:
+        rows = rows.where(StudyRow.program_hash.in_(selection.programs))
+    if selection.device_ids is not None:
+        rows = rows.where(StudyRow.device_id.in_(selection.device_ids))
+    if selection.mode is not None:
+        rows = rows.where(StudyRow.mode == selection.mode)
+    if selection.run_id is not None:
+        rows = rows.where(StudyRow.id.in_(_of_runs(RunRow.id == selection.run_id)))
+    if selection.board_id is not None:
+        rows = rows.where(StudyRow.id.in_(_of_runs(RunRow.board_id == selection.board_id)))
+    if selection.label is not None:
+        of_run = StudyRow.id.in_(_of_runs(RunRow.label == selection.label))
+        rows = rows.where(of_run | (StudyRow.label == selection.label))
+    return rows
+
+
+def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
+    """What measurements of these studies must meet besides."""
+    found: list[ColumnElement[bool]] = []
+    if selection.kind is not None:
+        found.append(MeasurementRow.kind == selection.kind)
+    if selection.since is not None:
+        found.append(MeasurementRow.started_at >= selection.since)
+    if selection.until is not None:
+        found.append(MeasurementRow.started_at < selection.until)
+    return found
+
+
+def _of_runs(condition: ColumnElement[bool]) -> Select[int]:
+    return (
+        select(RunStudyRow.study_id).join(RunRow, RunRow.id == RunStudyRow.run_id).where(condition)
+    )
+
+
+def _check_named(name: str, values: frozenset[int] | frozenset[str] | None) -> None:
+    if values is None:
+        return
+    checked_integer(name, len(values), 0, MOST_NAMED)
+    for value in values:
+        if isinstance(value, str):
+            checked_text(name, value)
+        else:
+            checked_integer(name, value)
