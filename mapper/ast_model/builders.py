@@ -35,6 +35,14 @@ from mapper.ast_model.nodes import (
 )
 from mapper.ast_model.types import Memory
 
+_MADE_UP = ("acc", "t", "v", "x")
+
+
+def said_name(name: str) -> str:
+    """What a name in a program says: without its number, and nothing if a builder made it up."""
+    stem = name.rstrip("0123456789").rstrip("_")
+    return "" if stem in _MADE_UP else stem
+
 
 class Builder:
     """Builds nodes with parameter names (and layout map ids) that are unique in a program."""
@@ -81,16 +89,17 @@ class Builder:
         argument: Node,
         unroll: ExprLike = 0,
         prefetch: ExprLike = 0,
+        step: str = "x",
     ) -> Reduce:
-        """A sequential fold; the result has length 1."""
-        accumulator, parameter = self.name("acc"), self.name("x")
+        """A sequential fold; the result has length 1. ``step`` is what an element is called."""
+        accumulator, parameter = self.name("acc"), self.name(step)
         body = function(Ref(accumulator), Ref(parameter))
         options = (as_expr(unroll), as_expr(prefetch))
         return Reduce(accumulator, parameter, body, initial, argument, *options)
 
-    def let(self, value: Node, function: Callable[[Ref], Node]) -> Let:
-        """``function`` of a value that is computed once."""
-        name = self.name("t")
+    def let(self, value: Node, function: Callable[[Ref], Node], name: str = "t") -> Let:
+        """``function`` of a value that is computed once; ``name`` is what it is called."""
+        name = self.name(name)
         return Let(name, value, function(Ref(name)))
 
     def slide_2d(

@@ -149,14 +149,17 @@ def _thread(build: Builder, filters: Node, wins: Node) -> Node:
         sums = build.join_at(sums, 3)
         return build.nest((68, 69, 70), lambda parts: _total(build, parts), sums)
 
-    return build.let(partial, add_up)
+    return build.let(partial, add_up, name="partial_sum")
 
 
 def _partial_sum(build: Builder, part: Node) -> Node:
     """Steps of ([sk][wth][wtw][icd], [swy][swx][wth][wtw][icd]) -> [1][sk][swy][swx][1]."""
     initial = to_private(build.nest((283, 284, 285, 286), identity, fill(0.0, SK, SWY, SWX, 1)))
     total = build.reduce(
-        lambda acc, step: _step(build, acc, step), initial, Zip((get(part, 0), get(part, 1)))
+        lambda acc, step: _step(build, acc, step),
+        initial,
+        Zip((get(part, 0), get(part, 1))),
+        step="step",
     )
     return build.nest((113, 114, 115, 116, 117), identity, total)
 
@@ -206,13 +209,18 @@ def _cached(build: Builder, kernels: Node, block: Node) -> Node:
                     lambda a, x: call("fma", get(x, 0), get(x, 1), a),
                     Literal(0.0),
                     Zip((Join(Join(window)), Join(Join(kernel)))),
+                    step="tap",
                 ),
                 cached_windows,
             ),
             cached_weights,
         )
 
-    return build.let(inputs, lambda i: build.let(weights, lambda w: multiply(i, w)))
+    return build.let(
+        inputs,
+        lambda i: build.let(weights, lambda w: multiply(i, w), name="weights_cached"),
+        name="image_cached",
+    )
 
 
 def _total(build: Builder, parts: Node) -> Node:
@@ -224,5 +232,6 @@ def _total(build: Builder, parts: Node) -> Node:
         ),
         initial,
         parts,
+        step="part",
     )
     return build.nest((71, 72), identity, total)

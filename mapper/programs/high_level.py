@@ -99,7 +99,10 @@ class _HighLevel:
         weights = get(one, 0) if self.layer.bias else one
         pairs = Zip((Join(Join(window)), Join(Join(weights))))
         total = build.reduce(
-            lambda acc, x: call("fma", get(x, 0), get(x, 1), acc), Literal(0.0), pairs
+            lambda acc, x: call("fma", get(x, 0), get(x, 1), acc),
+            Literal(0.0),
+            pairs,
+            step="product",
         )
         if self.activation is None and not self.layer.bias:
             return total

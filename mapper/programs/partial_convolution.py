@@ -101,7 +101,9 @@ def partial_convolution(layer: LayerSpec) -> Program:
     # [tiles_y][tiles_x][M/kappa][kappa][windows/sigma][sigma][chunks]
     reduced = build.nest(
         ("sum_row", "sum_column", "sum_group", "sum_filter", "sum_window_group", "sum_window"),
-        lambda chunks: build.reduce(lambda acc, x: call("add", acc, x), Literal(0.0), chunks),
+        lambda chunks: build.reduce(
+            lambda acc, x: call("add", acc, x), Literal(0.0), chunks, step="chunk"
+        ),
         Ref("partial"),
     )
     # ... [1] -> [tiles_y][tiles_x][M][windows_y][windows_x] -> [rows][columns][M]
@@ -175,6 +177,7 @@ def _chunk(build: Builder, inputs: Node, weights: Node) -> Node:
                 ),
                 Zip((acc, private)),
             ),
+            name="fetched",
         )
 
     total = build.reduce(
@@ -182,6 +185,7 @@ def _chunk(build: Builder, inputs: Node, weights: Node) -> Node:
         initial,
         Zip((build.permute((1, 0), inputs), build.permute((1, 0), weights))),
         unroll=UNROLL,
+        step="vector",
     )
     return build.nest(("store", "store_window", "store_filter"), identity, total)
 

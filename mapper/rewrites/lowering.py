@@ -195,6 +195,7 @@ class _Lowering:
             to_private(build.nest(ids, identity, zeros), len(self.threads)),
             chunks,
             prefetch=PF if self.blocking.prefetches else 0,
+            step="chunk",
         )
         sums = Labelled(build, Join(total), (*self.threads, *TILE))
         if self.blocking.sliced:
@@ -296,6 +297,7 @@ class _Lowering:
                 lambda acc, both: self.channel(acc, get(both, 0), get(both, 1)),
                 get(item, 0),
                 channels,
+                step="channel",
             )
         )
 
@@ -307,9 +309,9 @@ class _Lowering:
         def multiplied(patch: Node, vectors: Node) -> Node:
             cells = operands.taps(self.shape, Labelled(build, patch, ("h", "w")), self.wide)
             if not blocking.weights_by_row:
-                return Join(build.reduce(self.tap, acc, Zip((cells.node, vectors))))
+                return Join(build.reduce(self.tap, acc, Zip((cells.node, vectors)), step="tap"))
             rows = Zip((cells.split("tap", KW, "kh", "kw").node, Split(KW, vectors)))
-            return Join(build.reduce(self.row_of_taps, acc, rows))
+            return Join(build.reduce(self.row_of_taps, acc, rows, step="row"))
 
         def with_weights(patch: Node) -> Node:
             if blocking.weights_by_row or not blocking.weights_in_registers:
@@ -329,7 +331,9 @@ class _Lowering:
         kept = to_private(build.nest(("tap", "tap_m", "tap_v"), identity, get(row, 1)))
         return build.let(
             kept,
-            lambda weights: Join(build.reduce(self.tap, acc, Zip((get(row, 0), weights)))),
+            lambda weights: Join(
+                build.reduce(self.tap, acc, Zip((get(row, 0), weights)), step="tap")
+            ),
         )
 
     def tap(self, acc: Node, step: Node) -> Node:
@@ -401,7 +405,9 @@ class _Lowering:
         finish = self.epilogue.result if ids[0].startswith("sum") else self.result
 
         def total(terms: Node, offset: Node | None) -> Node:
-            found = build.reduce(lambda acc, x: call("add", acc, x), Literal(0.0), terms)
+            found = build.reduce(
+                lambda acc, x: call("add", acc, x), Literal(0.0), terms, step="part"
+            )
             return build.map(f"{ids[-1]}_total", lambda x: finish(x, offset), found)
 
         if offsets is None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mapper.ast_model.elaborate import buffer_dimensions, elaborate
+from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.interpreter import interpret
+from mapper.ast_model.kernel_state import buffer_dimensions
 from mapper.ast_model.loop_nest import LoopProgram
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.errors import InputError, NestmapError

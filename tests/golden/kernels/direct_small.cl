@@ -22,56 +22,56 @@ enum { /* tuning parameters */
  * kernel convolution, in groups of 4 x 2 x 2 work-items
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
  * (S sequential, F fused with the map around it, V vectors; dimension 0 to 2 of: L work-items, W work-groups, G all work-items)
- *   28                                                    M/kg = 2                   W2  global
- *     29                                                  (H - kh + rho + 3)/th = 3  W1  global
- *       30                                                (W - kw + rho + 3)/tw = 3  W0  global
- *         51                                              kg/sk = 2                  L2  global
- *           52                                            th/swy = 2                 L1  global
- *             53                                          tw/swx = 4                 L0  global
- *               109                                       kh/wth = 3                 S   local
- *                 110                                     td/icd = 1                 F   local
- *                   283                                   sk = 2                     S   private
- *                     284                                 swy = 2                    F   private
- *                       285                               swx = 1                    F   private
- *                         286                             1                          F   private
- *                   reduce r_convolution_3                (C/td)*(kw/wtw) = 6
- *                     164                                 sk/kc = 2                  S   private
- *                       165                               swy/icy = 2                S   private
- *                         166                             swx/icx = 1                F   private
- *                           208                           icy = 1                    S   private
- *                             209                         wth = 1                    F   private
- *                               210                       wtw = 1                    F   private
- *                                 211                     icx = 1                    F   private
- *                                   212                   icd = 4                    F   private
- *                           242                           kc = 1                     S   private
- *                             243                         wth = 1                    F   private
- *                               244                       wtw = 1                    F   private
- *                                 245                     icd = 4                    F   private
- *                           169                           kc = 1                     S   private
- *                             170                         icy = 1                    S   private
- *                               171                       icx = 1                    F   private
- *                                 reduce r_convolution_8  icd*wth*wtw = 4
- *                     127                                 sk = 2                     S   private
- *                       128                               swy = 2                    F   private
- *                         129                             swx = 1                    F   private
- *                           130                           1                          F   private
- *                   113                                   1                          S   local
- *                     114                                 sk = 2                     F   local
- *                       115                               swy = 2                    F   local
- *                         116                             swx = 1                    F   local
- *                           117                           1                          F   local
- *               68                                        sk = 2                     S   global
- *                 69                                      swy = 2                    F   global
- *                   70                                    swx = 1                    F   global
- *                     89                                  1                          S   private
- *                     reduce r_convolution_10             (kh/wth)*(td/icd) = 3
- *                       79                                1                          S   private
- *                     71                                  1                          S   global
- *                       72                                1                          F   global
+ *   28                                          M/kg = 2                   W2  global
+ *     29                                        (H - kh + rho + 3)/th = 3  W1  global
+ *       30                                      (W - kw + rho + 3)/tw = 3  W0  global
+ *         51                                    kg/sk = 2                  L2  global
+ *           52                                  th/swy = 2                 L1  global
+ *             53                                tw/swx = 4                 L0  global
+ *               109                             kh/wth = 3                 S   local
+ *                 110                           td/icd = 1                 F   local
+ *                   283                         sk = 2                     S   private
+ *                     284                       swy = 2                    F   private
+ *                       285                     swx = 1                    F   private
+ *                         286                   1                          F   private
+ *                   reduce r_step               (C/td)*(kw/wtw) = 6
+ *                     164                       sk/kc = 2                  S   private
+ *                       165                     swy/icy = 2                S   private
+ *                         166                   swx/icx = 1                F   private
+ *                           208                 icy = 1                    S   private
+ *                             209               wth = 1                    F   private
+ *                               210             wtw = 1                    F   private
+ *                                 211           icx = 1                    F   private
+ *                                   212         icd = 4                    F   private
+ *                           242                 kc = 1                     S   private
+ *                             243               wth = 1                    F   private
+ *                               244             wtw = 1                    F   private
+ *                                 245           icd = 4                    F   private
+ *                           169                 kc = 1                     S   private
+ *                             170               icy = 1                    S   private
+ *                               171             icx = 1                    F   private
+ *                                 reduce r_tap  icd*wth*wtw = 4
+ *                     127                       sk = 2                     S   private
+ *                       128                     swy = 2                    F   private
+ *                         129                   swx = 1                    F   private
+ *                           130                 1                          F   private
+ *                   113                         1                          S   local
+ *                     114                       sk = 2                     F   local
+ *                       115                     swy = 2                    F   local
+ *                         116                   swx = 1                    F   local
+ *                           117                 1                          F   local
+ *               68                              sk = 2                     S   global
+ *                 69                            swy = 2                    F   global
+ *                   70                          swx = 1                    F   global
+ *                     89                        1                          S   private
+ *                     reduce r_part             (kh/wth)*(td/icd) = 3
+ *                       79                      1                          S   private
+ *                     71                        1                          S   global
+ *                       72                      1                          F   global
  * local memory: 768 bytes a work-group
- *   l_sum 768
+ *   l_partial_sum 768
  * private memory: 68 bytes a work-item at once, at most
- *   variables: p_sum 16, p_sum2 16, p_image 16, p_weights 16, p_sum3 4, p_sum4 4
+ *   variables: p_sum 16, p_sum2 16, p_image_cached 16, p_weights_cached 16, p_sum3 4, p_sum4 4
  * barriers: none
  */
 __attribute__((reqd_work_group_size(4, 2, 2)))
@@ -80,7 +80,7 @@ __kernel void k_convolution(
     __global const float *restrict g_weights,
     __global float *restrict g_convolution)
 {
-    __local float l_sum[192];
+    __local float l_partial_sum[192];
     { /* map 28: W2, 2 iterations, one each */
         const int i_28 = get_group_id(2);
         { /* map 29: W1, 3 iterations, one each */
@@ -101,121 +101,121 @@ __kernel void k_convolution(
                                 p_sum_0_1_0_0 = 0.0f;
                                 p_sum_1_0_0_0 = 0.0f;
                                 p_sum_1_1_0_0 = 0.0f;
-                                for (int r_convolution_3 = 0; r_convolution_3 < (c_C/c_td)*(c_kw/c_wtw); ++r_convolution_3) { /* reduce */
+                                for (int r_step = 0; r_step < (c_C/c_td)*(c_kw/c_wtw); ++r_step) { /* reduce */
                                     float p_sum2_0_0_0_0_0_0_0, p_sum2_0_1_0_0_0_0_0, p_sum2_1_0_0_0_0_0_0, p_sum2_1_1_0_0_0_0_0;
                                     {
-                                        float p_image_0_0_0_0_0, p_image_0_0_0_0_1, p_image_0_0_0_0_2, p_image_0_0_0_0_3;
-                                        const int inside_1 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_1 = g_image[(inside_1 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 104 : 0)];
-                                        p_image_0_0_0_0_0 = (inside_1 ? loaded_1 : 0.0f);
-                                        const int inside_2 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_2 = g_image[(inside_2 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 103 : 0)];
-                                        p_image_0_0_0_0_1 = (inside_2 ? loaded_2 : 0.0f);
-                                        const int inside_3 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_3 = g_image[(inside_3 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 102 : 0)];
-                                        p_image_0_0_0_0_2 = (inside_3 ? loaded_3 : 0.0f);
-                                        const int inside_4 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_4 = g_image[(inside_4 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 101 : 0)];
-                                        p_image_0_0_0_0_3 = (inside_4 ? loaded_4 : 0.0f);
-                                        float p_weights_0_0_0_0, p_weights_0_0_0_1, p_weights_0_0_0_2, p_weights_0_0_0_3;
-                                        p_weights_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4];
-                                        p_weights_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 1];
-                                        p_weights_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 2];
-                                        p_weights_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 3];
+                                        float p_image_cached_0_0_0_0_0, p_image_cached_0_0_0_0_1, p_image_cached_0_0_0_0_2, p_image_cached_0_0_0_0_3;
+                                        const int inside_1 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_1 = g_image[(inside_1 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 104 : 0)];
+                                        p_image_cached_0_0_0_0_0 = (inside_1 ? loaded_1 : 0.0f);
+                                        const int inside_2 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_2 = g_image[(inside_2 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 103 : 0)];
+                                        p_image_cached_0_0_0_0_1 = (inside_2 ? loaded_2 : 0.0f);
+                                        const int inside_3 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_3 = g_image[(inside_3 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 102 : 0)];
+                                        p_image_cached_0_0_0_0_2 = (inside_3 ? loaded_3 : 0.0f);
+                                        const int inside_4 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_4 = g_image[(inside_4 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 101 : 0)];
+                                        p_image_cached_0_0_0_0_3 = (inside_4 ? loaded_4 : 0.0f);
+                                        float p_weights_cached_0_0_0_0, p_weights_cached_0_0_0_1, p_weights_cached_0_0_0_2, p_weights_cached_0_0_0_3;
+                                        p_weights_cached_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4];
+                                        p_weights_cached_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 1];
+                                        p_weights_cached_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 2];
+                                        p_weights_cached_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 3];
                                         {
                                             float p_sum3;
                                             p_sum3 = 0.0f;
-                                            p_sum3 = fma(p_image_0_0_0_0_0, p_weights_0_0_0_0, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_1, p_weights_0_0_0_1, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_2, p_weights_0_0_0_2, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_3, p_weights_0_0_0_3, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_0, p_weights_cached_0_0_0_0, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_1, p_weights_cached_0_0_0_1, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_2, p_weights_cached_0_0_0_2, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_3, p_weights_cached_0_0_0_3, p_sum3);
                                             p_sum2_0_0_0_0_0_0_0 = p_sum3;
                                         }
                                     }
                                     {
-                                        float p_image_0_0_0_0_0, p_image_0_0_0_0_1, p_image_0_0_0_0_2, p_image_0_0_0_0_3;
-                                        const int inside_5 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_5 = g_image[(inside_5 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 8 : 0)];
-                                        p_image_0_0_0_0_0 = (inside_5 ? loaded_5 : 0.0f);
-                                        const int inside_6 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_6 = g_image[(inside_6 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 7 : 0)];
-                                        p_image_0_0_0_0_1 = (inside_6 ? loaded_6 : 0.0f);
-                                        const int inside_7 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_7 = g_image[(inside_7 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 6 : 0)];
-                                        p_image_0_0_0_0_2 = (inside_7 ? loaded_7 : 0.0f);
-                                        const int inside_8 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_8 = g_image[(inside_8 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 5 : 0)];
-                                        p_image_0_0_0_0_3 = (inside_8 ? loaded_8 : 0.0f);
-                                        float p_weights_0_0_0_0, p_weights_0_0_0_1, p_weights_0_0_0_2, p_weights_0_0_0_3;
-                                        p_weights_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4];
-                                        p_weights_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 1];
-                                        p_weights_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 2];
-                                        p_weights_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 3];
+                                        float p_image_cached_0_0_0_0_0, p_image_cached_0_0_0_0_1, p_image_cached_0_0_0_0_2, p_image_cached_0_0_0_0_3;
+                                        const int inside_5 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_5 = g_image[(inside_5 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 8 : 0)];
+                                        p_image_cached_0_0_0_0_0 = (inside_5 ? loaded_5 : 0.0f);
+                                        const int inside_6 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_6 = g_image[(inside_6 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 7 : 0)];
+                                        p_image_cached_0_0_0_0_1 = (inside_6 ? loaded_6 : 0.0f);
+                                        const int inside_7 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_7 = g_image[(inside_7 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 6 : 0)];
+                                        p_image_cached_0_0_0_0_2 = (inside_7 ? loaded_7 : 0.0f);
+                                        const int inside_8 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_8 = g_image[(inside_8 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 5 : 0)];
+                                        p_image_cached_0_0_0_0_3 = (inside_8 ? loaded_8 : 0.0f);
+                                        float p_weights_cached_0_0_0_0, p_weights_cached_0_0_0_1, p_weights_cached_0_0_0_2, p_weights_cached_0_0_0_3;
+                                        p_weights_cached_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4];
+                                        p_weights_cached_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 1];
+                                        p_weights_cached_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 2];
+                                        p_weights_cached_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 3];
                                         {
                                             float p_sum3;
                                             p_sum3 = 0.0f;
-                                            p_sum3 = fma(p_image_0_0_0_0_0, p_weights_0_0_0_0, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_1, p_weights_0_0_0_1, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_2, p_weights_0_0_0_2, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_3, p_weights_0_0_0_3, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_0, p_weights_cached_0_0_0_0, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_1, p_weights_cached_0_0_0_1, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_2, p_weights_cached_0_0_0_2, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_3, p_weights_cached_0_0_0_3, p_sum3);
                                             p_sum2_0_1_0_0_0_0_0 = p_sum3;
                                         }
                                     }
                                     {
-                                        float p_image_0_0_0_0_0, p_image_0_0_0_0_1, p_image_0_0_0_0_2, p_image_0_0_0_0_3;
-                                        const int inside_9 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_9 = g_image[(inside_9 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 104 : 0)];
-                                        p_image_0_0_0_0_0 = (inside_9 ? loaded_9 : 0.0f);
-                                        const int inside_10 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_10 = g_image[(inside_10 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 103 : 0)];
-                                        p_image_0_0_0_0_1 = (inside_10 ? loaded_10 : 0.0f);
-                                        const int inside_11 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_11 = g_image[(inside_11 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 102 : 0)];
-                                        p_image_0_0_0_0_2 = (inside_11 ? loaded_11 : 0.0f);
-                                        const int inside_12 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_12 = g_image[(inside_12 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 101 : 0)];
-                                        p_image_0_0_0_0_3 = (inside_12 ? loaded_12 : 0.0f);
-                                        float p_weights_0_0_0_0, p_weights_0_0_0_1, p_weights_0_0_0_2, p_weights_0_0_0_3;
-                                        p_weights_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 72];
-                                        p_weights_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 73];
-                                        p_weights_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 74];
-                                        p_weights_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 75];
+                                        float p_image_cached_0_0_0_0_0, p_image_cached_0_0_0_0_1, p_image_cached_0_0_0_0_2, p_image_cached_0_0_0_0_3;
+                                        const int inside_9 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_9 = g_image[(inside_9 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 104 : 0)];
+                                        p_image_cached_0_0_0_0_0 = (inside_9 ? loaded_9 : 0.0f);
+                                        const int inside_10 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_10 = g_image[(inside_10 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 103 : 0)];
+                                        p_image_cached_0_0_0_0_1 = (inside_10 ? loaded_10 : 0.0f);
+                                        const int inside_11 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_11 = g_image[(inside_11 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 102 : 0)];
+                                        p_image_cached_0_0_0_0_2 = (inside_11 ? loaded_11 : 0.0f);
+                                        const int inside_12 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_12 = g_image[(inside_12 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 101 : 0)];
+                                        p_image_cached_0_0_0_0_3 = (inside_12 ? loaded_12 : 0.0f);
+                                        float p_weights_cached_0_0_0_0, p_weights_cached_0_0_0_1, p_weights_cached_0_0_0_2, p_weights_cached_0_0_0_3;
+                                        p_weights_cached_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 72];
+                                        p_weights_cached_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 73];
+                                        p_weights_cached_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 74];
+                                        p_weights_cached_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 75];
                                         {
                                             float p_sum3;
                                             p_sum3 = 0.0f;
-                                            p_sum3 = fma(p_image_0_0_0_0_0, p_weights_0_0_0_0, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_1, p_weights_0_0_0_1, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_2, p_weights_0_0_0_2, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_3, p_weights_0_0_0_3, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_0, p_weights_cached_0_0_0_0, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_1, p_weights_cached_0_0_0_1, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_2, p_weights_cached_0_0_0_2, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_3, p_weights_cached_0_0_0_3, p_sum3);
                                             p_sum2_1_0_0_0_0_0_0 = p_sum3;
                                         }
                                     }
                                     {
-                                        float p_image_0_0_0_0_0, p_image_0_0_0_0_1, p_image_0_0_0_0_2, p_image_0_0_0_0_3;
-                                        const int inside_13 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_13 = g_image[(inside_13 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 8 : 0)];
-                                        p_image_0_0_0_0_0 = (inside_13 ? loaded_13 : 0.0f);
-                                        const int inside_14 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_14 = g_image[(inside_14 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 7 : 0)];
-                                        p_image_0_0_0_0_1 = (inside_14 ? loaded_14 : 0.0f);
-                                        const int inside_15 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_15 = g_image[(inside_15 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 6 : 0)];
-                                        p_image_0_0_0_0_2 = (inside_15 ? loaded_15 : 0.0f);
-                                        const int inside_16 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 >= 0) & (i_30*4 + i_53 + (r_convolution_3%3) - 1 < 12);
-                                        const float loaded_16 = g_image[(inside_16 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 - 5 : 0)];
-                                        p_image_0_0_0_0_3 = (inside_16 ? loaded_16 : 0.0f);
-                                        float p_weights_0_0_0_0, p_weights_0_0_0_1, p_weights_0_0_0_2, p_weights_0_0_0_3;
-                                        p_weights_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 72];
-                                        p_weights_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 73];
-                                        p_weights_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 74];
-                                        p_weights_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_convolution_3%3)*8 + (r_convolution_3/3)*4 + 75];
+                                        float p_image_cached_0_0_0_0_0, p_image_cached_0_0_0_0_1, p_image_cached_0_0_0_0_2, p_image_cached_0_0_0_0_3;
+                                        const int inside_13 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_13 = g_image[(inside_13 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 8 : 0)];
+                                        p_image_cached_0_0_0_0_0 = (inside_13 ? loaded_13 : 0.0f);
+                                        const int inside_14 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_14 = g_image[(inside_14 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 7 : 0)];
+                                        p_image_cached_0_0_0_0_1 = (inside_14 ? loaded_14 : 0.0f);
+                                        const int inside_15 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_15 = g_image[(inside_15 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 6 : 0)];
+                                        p_image_cached_0_0_0_0_2 = (inside_15 ? loaded_15 : 0.0f);
+                                        const int inside_16 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
+                                        const float loaded_16 = g_image[(inside_16 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 5 : 0)];
+                                        p_image_cached_0_0_0_0_3 = (inside_16 ? loaded_16 : 0.0f);
+                                        float p_weights_cached_0_0_0_0, p_weights_cached_0_0_0_1, p_weights_cached_0_0_0_2, p_weights_cached_0_0_0_3;
+                                        p_weights_cached_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 72];
+                                        p_weights_cached_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 73];
+                                        p_weights_cached_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 74];
+                                        p_weights_cached_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 75];
                                         {
                                             float p_sum3;
                                             p_sum3 = 0.0f;
-                                            p_sum3 = fma(p_image_0_0_0_0_0, p_weights_0_0_0_0, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_1, p_weights_0_0_0_1, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_2, p_weights_0_0_0_2, p_sum3);
-                                            p_sum3 = fma(p_image_0_0_0_0_3, p_weights_0_0_0_3, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_0, p_weights_cached_0_0_0_0, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_1, p_weights_cached_0_0_0_1, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_2, p_weights_cached_0_0_0_2, p_sum3);
+                                            p_sum3 = fma(p_image_cached_0_0_0_0_3, p_weights_cached_0_0_0_3, p_sum3);
                                             p_sum2_1_1_0_0_0_0_0 = p_sum3;
                                         }
                                     }
@@ -226,10 +226,10 @@ __kernel void k_convolution(
                                 }
                                 { /* map 113: S, one iteration */
                                     const int i_113 = 0;
-                                    l_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12] = p_sum_0_0_0_0;
-                                    l_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 1] = p_sum_0_1_0_0;
-                                    l_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 2] = p_sum_1_0_0_0;
-                                    l_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 3] = p_sum_1_1_0_0;
+                                    l_partial_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12] = p_sum_0_0_0_0;
+                                    l_partial_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 1] = p_sum_0_1_0_0;
+                                    l_partial_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 2] = p_sum_1_0_0_0;
+                                    l_partial_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 3] = p_sum_1_1_0_0;
                                 }
                             }
                             for (int f_68 = 0; f_68 < 4; ++f_68) { /* map 68, map 69, map 70: S */
@@ -238,8 +238,8 @@ __kernel void k_convolution(
                                 const int i_70 = 0;
                                 float p_sum4_0;
                                 p_sum4_0 = 0.0f;
-                                for (int r_convolution_10 = 0; r_convolution_10 < (c_kh/c_wth)*(c_td/c_icd); ++r_convolution_10) { /* reduce */
-                                    p_sum4_0 = (p_sum4_0 + l_sum[f_68 + i_51*96 + i_52*48 + i_53*12 + r_convolution_10*4]);
+                                for (int r_part = 0; r_part < (c_kh/c_wth)*(c_td/c_icd); ++r_part) { /* reduce */
+                                    p_sum4_0 = (p_sum4_0 + l_partial_sum[f_68 + i_51*96 + i_52*48 + i_53*12 + r_part*4]);
                                 }
                                 g_convolution[i_28*4 + i_29*384 + i_30*32 + i_51*2 + i_52*192 + i_53*8 + i_68 + i_69*96 + i_70*8] = p_sum4_0;
                             }

@@ -62,7 +62,7 @@ __kernel void k_padded(
  *           chunk                    (C*kh*kw)/omega = 3                       L0  global
  *             init_window            sigma = 3                                 S   private
  *               init_filter          kappa = 4                                 F   private
- *             reduce r_partial_2     omega/upsilon = 6
+ *             reduce r_vector        omega/upsilon = 6
  *               fetch                sigma = 3                                 S   private
  *               accumulate_window    sigma = 3                                 S   private
  *                 accumulate_filter  kappa = 4                                 S   private
@@ -70,7 +70,7 @@ __kernel void k_padded(
  *               store_window         sigma = 3                                 F   global
  *                 store_filter       kappa = 4                                 F   global
  * private memory: 96 bytes a work-item at once, at most
- *   variables: p_sum 48, p_padded 48
+ *   variables: p_sum 48, p_fetched 48
  * barriers: none
  */
 __attribute__((reqd_work_group_size(3, 3, 1)))
@@ -103,23 +103,23 @@ __kernel void k_partial(
                     p_sum_2_1 = 0.0f;
                     p_sum_2_2 = 0.0f;
                     p_sum_2_3 = 0.0f;
-                    for (int r_partial_2 = 0; r_partial_2 < (c_omega/c_upsilon); ++r_partial_2) { /* reduce */
-                        float4 p_padded_0, p_padded_1, p_padded_2;
-                        p_padded_0 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112]);
-                        p_padded_1 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 8]);
-                        p_padded_2 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 1)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 2)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_partial_2*4 + 3)%8) + ((r_partial_2 + ((i_chunk + r_partial_2)/2))%3)*8 + ((r_partial_2 + ((i_chunk + r_partial_2)/2))/3)*112 + 16]);
-                        p_sum_0_0 = (p_sum_0_0 + dot(p_padded_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3]));
-                        p_sum_0_1 = (p_sum_0_1 + dot(p_padded_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 18]));
-                        p_sum_0_2 = (p_sum_0_2 + dot(p_padded_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 36]));
-                        p_sum_0_3 = (p_sum_0_3 + dot(p_padded_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 54]));
-                        p_sum_1_0 = (p_sum_1_0 + dot(p_padded_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3]));
-                        p_sum_1_1 = (p_sum_1_1 + dot(p_padded_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 18]));
-                        p_sum_1_2 = (p_sum_1_2 + dot(p_padded_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 36]));
-                        p_sum_1_3 = (p_sum_1_3 + dot(p_padded_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 54]));
-                        p_sum_2_0 = (p_sum_2_0 + dot(p_padded_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3]));
-                        p_sum_2_1 = (p_sum_2_1 + dot(p_padded_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 18]));
-                        p_sum_2_2 = (p_sum_2_2 + dot(p_padded_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 36]));
-                        p_sum_2_3 = (p_sum_2_3 + dot(p_padded_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_partial_2*3 + 54]));
+                    for (int r_vector = 0; r_vector < (c_omega/c_upsilon); ++r_vector) { /* reduce */
+                        float4 p_fetched_0, p_fetched_1, p_fetched_2;
+                        p_fetched_0 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 1)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 2)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 3)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112]);
+                        p_fetched_1 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 1)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 2)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 3)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 8]);
+                        p_fetched_2 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 1)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 2)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 16], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 3)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 16]);
+                        p_sum_0_0 = (p_sum_0_0 + dot(p_fetched_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3]));
+                        p_sum_0_1 = (p_sum_0_1 + dot(p_fetched_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3 + 18]));
+                        p_sum_0_2 = (p_sum_0_2 + dot(p_fetched_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3 + 36]));
+                        p_sum_0_3 = (p_sum_0_3 + dot(p_fetched_0, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3 + 54]));
+                        p_sum_1_0 = (p_sum_1_0 + dot(p_fetched_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3]));
+                        p_sum_1_1 = (p_sum_1_1 + dot(p_fetched_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3 + 18]));
+                        p_sum_1_2 = (p_sum_1_2 + dot(p_fetched_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3 + 36]));
+                        p_sum_1_3 = (p_sum_1_3 + dot(p_fetched_1, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3 + 54]));
+                        p_sum_2_0 = (p_sum_2_0 + dot(p_fetched_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3]));
+                        p_sum_2_1 = (p_sum_2_1 + dot(p_fetched_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3 + 18]));
+                        p_sum_2_2 = (p_sum_2_2 + dot(p_fetched_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3 + 36]));
+                        p_sum_2_3 = (p_sum_2_3 + dot(p_fetched_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3 + 54]));
                     }
                     { /* map store: S, one iteration */
                         const int i_store = 0;
@@ -146,13 +146,13 @@ __kernel void k_partial(
  * kernel summed, in groups of 4 x 9 x 1 work-items
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
  * (S sequential, F fused with the map around it, V vectors; dimension 0 to 2 of: L work-items, W work-groups, G all work-items)
- *   sum_row                        (H - kh + rho + 3)/(-kh + theta + 1) = 4  W1  global
- *     sum_column                   (W - kw + rho + 3)/(-kw + theta + 1) = 4  F   global
- *       sum_group                  M/kappa = 2                               W0  global
- *         sum_filter               kappa = 4                                 L0  global
- *           sum_window_group       3                                         L1  global
- *             sum_window           sigma = 3                                 F   global
- *               reduce r_summed_2  (C*kh*kw)/omega = 3
+ *   sum_row                     (H - kh + rho + 3)/(-kh + theta + 1) = 4  W1  global
+ *     sum_column                (W - kw + rho + 3)/(-kw + theta + 1) = 4  F   global
+ *       sum_group               M/kappa = 2                               W0  global
+ *         sum_filter            kappa = 4                                 L0  global
+ *           sum_window_group    3                                         L1  global
+ *             sum_window        sigma = 3                                 F   global
+ *               reduce r_chunk  (C*kh*kw)/omega = 3
  * private memory: 4 bytes a work-item at once, at most
  *   variables: p_sum 4
  * barriers: none
@@ -176,8 +176,8 @@ __kernel void k_summed(
                     const int i_sum_window = f_sum_window_group%3;
                     float p_sum;
                     p_sum = 0.0f;
-                    for (int r_summed_2 = 0; r_summed_2 < ((c_C*c_kh*c_kw)/c_omega); ++r_summed_2) { /* reduce */
-                        p_sum = (p_sum + g_partial[f_sum_row*216 + f_sum_window_group*3 + i_sum_filter*27 + i_sum_group*108 + r_summed_2]);
+                    for (int r_chunk = 0; r_chunk < ((c_C*c_kh*c_kw)/c_omega); ++r_chunk) { /* reduce */
+                        p_sum = (p_sum + g_partial[f_sum_row*216 + f_sum_window_group*3 + i_sum_filter*27 + i_sum_group*108 + r_chunk]);
                     }
                     g_summed[i_sum_column*24 + i_sum_filter + i_sum_group*4 + i_sum_row*288 + i_sum_window*8 + i_sum_window_group*96] = p_sum;
                 }

@@ -21,30 +21,30 @@ enum { /* sizes */
  *     D    K = 12  L0  global
  *       E  J = 8   S   global
  * local memory: 384 bytes a work-group
- *   l_product 384
+ *   l_buffer 384
  * barriers: 1
- *   l_product is written above and read below by other work-items
+ *   l_buffer is written above and read below by other work-items
  */
 __attribute__((reqd_work_group_size(4, 1, 1)))
 __kernel void k_out(
     __global const float *restrict g_x,
     __global float *restrict g_out)
 {
-    __local float l_product[96];
+    __local float l_buffer[96];
     { /* map A: W0, 6 iterations, one each */
         const int i_A = get_group_id(0);
         for (int n_i_B = 0; n_i_B < 2; ++n_i_B) { /* map B: L0 */
             const int i_B = get_local_id(0) + n_i_B*4;
             for (int i_C = 0; i_C < c_K; ++i_C) { /* map C: S */
-                l_product[i_B*12 + i_C] = (g_x[i_A*96 + i_B*12 + i_C] * 2.0f);
+                l_buffer[i_B*12 + i_C] = (g_x[i_A*96 + i_B*12 + i_C] * 2.0f);
             }
         }
-        /* barrier: l_product is written above and read below by other work-items */
+        /* barrier: l_buffer is written above and read below by other work-items */
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int n_i_D = 0; n_i_D < 3; ++n_i_D) { /* map D: L0 */
             const int i_D = get_local_id(0) + n_i_D*4;
             for (int i_E = 0; i_E < c_J; ++i_E) { /* map E: S */
-                g_out[i_A*96 + i_D*8 + i_E] = (l_product[i_D + i_E*12] + 1.0f);
+                g_out[i_A*96 + i_D*8 + i_E] = (l_buffer[i_D + i_E*12] + 1.0f);
             }
         }
     }

@@ -26,7 +26,7 @@ enum { /* sizes */
 __attribute__((reqd_work_group_size(4, 1, 1)))
 __kernel void k_out(
     __global const float *restrict g_x,
-    __global float *g_product,
+    __global float *g_buffer,
     __global float *restrict g_out)
 {
     { /* map A: W0, 6 iterations, one each */
@@ -34,13 +34,13 @@ __kernel void k_out(
         for (int n_i_B = 0; n_i_B < 2; ++n_i_B) { /* map B: L0 */
             const int i_B = get_local_id(0) + n_i_B*4;
             for (int i_C = 0; i_C < 3; ++i_C) { /* map C: V4 */
-                ((__global float4 *)g_product)[i_A*24 + i_B*3 + i_C] = (((__global const float4 *)g_x)[i_A*24 + i_B*3 + i_C] * (float4)(2.0f));
+                ((__global float4 *)g_buffer)[i_A*24 + i_B*3 + i_C] = (((__global const float4 *)g_x)[i_A*24 + i_B*3 + i_C] * (float4)(2.0f));
             }
         }
         for (int i_D = 0; i_D < c_K; ++i_D) { /* map D: S */
             for (int n_i_E = 0; n_i_E < 2; ++n_i_E) { /* map E: L0 */
                 const int i_E = get_local_id(0) + n_i_E*4;
-                g_out[i_A*96 + i_D*8 + i_E] = (g_product[i_A*96 + i_D + i_E*12] + 1.0f);
+                g_out[i_A*96 + i_D*8 + i_E] = (g_buffer[i_A*96 + i_D + i_E*12] + 1.0f);
             }
         }
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapper.ast_model.elaborate import buffer_dimensions
 from mapper.ast_model.interpreter import interpret
+from mapper.ast_model.kernel_state import buffer_dimensions
 from mapper.ast_model.text_form import parse
 from mapper.errors import InputError
 from mapper.pipeline import Subject, generate_kernels, subject_of_program
