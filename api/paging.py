@@ -6,14 +6,24 @@ import base64
 import binascii
 import json
 import re
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Query
 
 from api.problems import ProblemError
+from db.farm.records import Keyset
 from mapper.errors import Problem
 
 MAX_PAGE = 500
 DEFAULT_PAGE = 100
 MAX_CURSOR_CHARACTERS = 2_000
+MAX_ID = 64
+
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Most items of the page")]
+CursorQuery = Annotated[
+    str | None, Query(max_length=MAX_CURSOR_CHARACTERS, description="`next` of the page before")
+]
 
 _NAME = re.compile(r"[A-Za-z0-9_.:+/-]{0,200}")
 
@@ -39,6 +49,25 @@ def decode_cursor(kind: str, cursor: str | None, *types: type) -> Key | None:
     ):
         raise _refused(cursor)
     return tuple(values[1:])
+
+
+def encode_keyset(kind: str, created_at: datetime, name: str) -> str:
+    """The cursor after a row of a list by time of creation."""
+    return encode_cursor(kind, (created_at.isoformat(), name))
+
+
+def decode_keyset(kind: str, cursor: str | None) -> Keyset | None:
+    """The row in a cursor of such a list; ProblemError 422 for one of another list."""
+    key = decode_cursor(kind, cursor, str, str)
+    if key is None:
+        return None
+    try:
+        created_at = datetime.fromisoformat(str(key[0]))
+    except ValueError:
+        raise _refused(cursor or "") from None
+    if created_at.tzinfo is None or len(str(key[1])) > MAX_ID:
+        raise _refused(cursor or "")
+    return Keyset(created_at, str(key[1]))
 
 
 def _storable(value: int | str) -> bool:

@@ -14,6 +14,13 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from db.farm.errors import (
+    AbsentError,
+    CodeGone,
+    ConflictError,
+    IdempotencyKeyReused,
+    StaleLease,
+)
 from mapper.errors import (
     DeviceError,
     InputError,
@@ -187,7 +194,12 @@ def error_to_json(problem: Problem) -> dict[str, str]:
 
 
 def pointer_of(path: str) -> str:
-    """A path of ``mapper.errors`` (``layer.stride``, ``/mapping/28``, ``a/0/b``) as a pointer."""
+    """A path of ``mapper.errors`` (``layer.stride``, ``/mapping/28``, ``a/0/b``) as a pointer.
+
+    What the command line calls ``--pin NAME`` is the field ``pin``.
+    """
+    if path.startswith("--"):
+        path = path[2:].partition(" ")[0]
     if not path or path.startswith("/"):
         return _short(path)
     return _short("/" + path.replace(".", "/") if "/" not in path else "/" + path)
@@ -202,6 +214,16 @@ def pointer_to(location: Sequence[str | int]) -> str:
 def problem_of(error: NestmapError) -> ProblemError:
     """What an error of nestmap is to a client."""
     match error:
+        case AbsentError():
+            slug = "not-found"
+        case IdempotencyKeyReused():
+            slug = "idempotency-key-reused"
+        case ConflictError():
+            slug = "conflict"
+        case CodeGone():
+            slug = "gone"
+        case StaleLease():
+            slug = "stale-lease"
         case UnsatisfiableError():
             slug = "unsatisfiable"
         case LimitError():

@@ -104,6 +104,8 @@ class GuardedRouter:
                 status_code=status,
                 operation_id=cast("Any", endpoint).__name__,
                 response_model=response_model,
+                # What a child leaves out is absent, not null.
+                response_model_exclude_unset=True,
                 responses=described | (responses or {}),
                 route_class_override=ProgramRoute if holds_program else GuardedRoute,
                 openapi_extra={ACCESS_KEY: access.value, "security": security, **(extra or {})},

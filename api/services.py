@@ -2,50 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
-import anyio
-import anyio.to_thread
 from fastapi import Depends, Request
 
 from api.auth import Authenticator, Principal
+from api.bells import Bells
+from api.database import Database
 from api.observing import Metrics
+from api.operations import Operations
 from api.settings import Settings
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class Database:
-    """Runs what talks to the database in threads: as many as there are connections for."""
-
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._limiter: anyio.CapacityLimiter | None = None
-
-    async def __call__(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """The function's value. A request that is cancelled waits for its thread's end, so
-        that no transaction is left behind."""
-        if self._limiter is None:  # it belongs to the loop that runs
-            self._limiter = anyio.CapacityLimiter(self._threads)
-        return await anyio.to_thread.run_sync(
-            lambda: function(*arguments, **named), limiter=self._limiter
-        )
+from api.solver_pool import SolverPool
+from api.solving import Solving
+from api.streaming import OpenStreams
+from api.sweeper import RingWork, Sweeper
+from api.tokens import principal_of_token
+from db.farm.farm import Farm
 
 
-@dataclass(slots=True)
 class Services:
     """Everything that is shared by the requests of one application."""
 
-    settings: Settings
-    database: Database
-    store: Any
-    solver: Any
-    metrics: Metrics
-    logger: Any
-    authenticator: Authenticator | None = None
+    def __init__(
+        self,
+        settings: Settings,
+        farm: Farm,
+        solver: SolverPool,
+        metrics: Metrics,
+        logger: Any,
+        ring: RingWork | None,
+    ) -> None:
+        self.settings = settings
+        self.farm = farm
+        self.solver = solver
+        self.metrics = metrics
+        self.logger = logger
+        self.database = Database(settings.database_threads)
+        self.bells = Bells()
+        self.streams = OpenStreams(settings.max_streams, metrics.open_streams)
+        self.solving = Solving(solver, farm.store, self.database, metrics, settings.solve_time_s)
+        self.operations = Operations(farm, self.solving, self.database, logger)
+        self.sweeper = Sweeper(farm, self.database, self.bells, metrics, settings, logger, ring)
+        self.stopping = False
+        self.authenticator = Authenticator(
+            self._verify,
+            cache_s=settings.token_cache_s,
+            failures_per_minute=settings.failed_logins_per_minute,
+        )
+
+    def stop(self) -> None:
+        """End long polls and streams: the process is about to stop. From the loop's thread."""
+        self.stopping = True
+        self.bells.ring_all()
+
+    async def _verify(self, token: str) -> Principal | None:
+        return await self.database(principal_of_token, self.farm, token)
 
 
 def services_of(request: Request) -> Services:

@@ -23,7 +23,7 @@ from api.solver_problems import SolverLimits, SolverProblem, pool_problem
 __all__ = ["Answer", "PoolSettings", "SolverLimits", "SolverPool", "SolverProblem", "SolverStream"]
 
 #: What decides which space a request is about.
-_AFFINITY = ("subject", "device", "mode", "variant")
+_AFFINITY = ("subject", "device", "mode", "variant", "run_id")
 _START_ATTEMPTS = 3
 _START_AGAIN_S = 0.5
 _SEND_ATTEMPTS = 3

@@ -22,7 +22,7 @@ def health_router(metrics_open: bool) -> APIRouter:
     @routes.get("/healthz", Access.PUBLIC, summary="Is the process alive", response_model=Health)
     async def get_health() -> Health:
         """Says only that this process answers; see /readyz for what it depends on."""
-        return Health()
+        return Health(status="ok")
 
     @routes.get(
         "/readyz", Access.PUBLIC, summary="Can requests be served", response_model=Readiness,
@@ -31,7 +31,7 @@ def health_router(metrics_open: bool) -> APIRouter:
     async def get_readiness(services: ServicesOf) -> Response:
         """503 while the database cannot be reached or no solver process runs."""
         try:
-            await services.database(services.store.ping)
+            await services.database(services.farm.jobs.counts)
             database = "ok"
         except NestmapError:
             database = "cannot be reached"
@@ -45,7 +45,7 @@ def health_router(metrics_open: bool) -> APIRouter:
     @routes.get("/version", Access.PUBLIC, summary="What runs here", response_model=Version)
     async def get_version() -> Version:
         """The release and the protocol versions that it speaks."""
-        return Version(nestmap=version("nestmap"))
+        return Version(nestmap=version("nestmap"), api="v1", lease_protocol=1)
 
     @routes.get(
         "/metrics", Access.PUBLIC if metrics_open else Access.USER, summary="Prometheus metrics",

@@ -50,7 +50,7 @@ class ProblemDocument(BaseModel):
     title: str
     status: int
     detail: str
-    instance: str | None = Field(None, description="The request's id, as in X-Request-Id")
+    instance: str | None = Field(default=None, description="The request's id, as in X-Request-Id")
     errors: list[FieldProblem] | None = None
     errors_left_out: int | None = None
 

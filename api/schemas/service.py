@@ -31,7 +31,7 @@ class ProblemTypeDocument(BaseModel):
 class Health(BaseModel):
     """The process answers."""
 
-    status: Literal["ok"] = "ok"
+    status: Literal["ok"]
 
 
 class Readiness(BaseModel):
@@ -46,5 +46,5 @@ class Version(BaseModel):
     """What runs here."""
 
     nestmap: str
-    api: str = "v1"
-    lease_protocol: int = 1
+    api: Literal["v1"]
+    lease_protocol: Literal[1]

@@ -88,7 +88,7 @@ def test_what_the_database_said_does_not_reach_the_client():
 @pytest.mark.parametrize(
     ("path", "pointer"),
     [("layer.stride", "/layer/stride"), ("/mapping/28", "/mapping/28"), ("", ""),
-     ("kernels/0/body", "/kernels/0/body"), ("layer", "/layer")],
+     ("kernels/0/body", "/kernels/0/body"), ("layer", "/layer"), ("--pin 28", "/pin")],
 )  # fmt: skip
 def test_places_are_json_pointers(path, pointer):
     body = ProblemError("invalid-input", errors=[Problem(path, "m", "f", "a", "r")]).body()

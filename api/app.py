@@ -1,0 +1,165 @@
+"""The application: :func:`create_app`. Nothing is opened, started or read when it is imported."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import Response
+
+from api import openapi
+from api.bounded_json import BodyLimit
+from api.observing import Metrics, RequestLog, service_logger
+from api.problems import ProblemError, ProblemResponse, pointer_to, problem_of
+from api.request_guard import RequestGuard
+from api.routes import catalogue, devices, leases, mappings, operations, runs
+from api.routes.documentation import documentation_router
+from api.routes.health import health_router
+from api.services import Services
+from api.settings import Settings
+from api.solver_pool import SolverPool, SolverProblem
+from api.solving import as_problem
+from api.sweeper import RingWork
+from db.farm.farm import Farm
+from mapper.errors import NestmapError, Problem, StoreError
+
+MAX_SHOWN = 80
+
+
+def create_app(
+    settings: Settings,
+    farm: Farm,
+    solver: SolverPool,
+    *,
+    ring: RingWork | None = None,
+    logger: Any = None,
+) -> FastAPI:
+    """The HTTP API over a farm and a pool of solver processes, opened and closed by others.
+
+    ``ring`` is called in the event loop with the ids of jobs that wait for a solver worker, and
+    must not block: a broker's bell, or the embedded runner's. ``logger`` takes the place of
+    JSON lines on standard error. ``app.state.services.stop()`` ends long polls and streams;
+    ``app.state.services.bells.ring([device_id])`` wakes a board at once, from any thread.
+    """
+    metrics = Metrics()
+    logger = logger or service_logger(settings.log_level)
+    services = Services(settings, farm, solver, metrics, logger, ring)
+    app = FastAPI(
+        title="nestmap",
+        version=version("nestmap"),
+        summary="Every valid way to run a convolution in parallel.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+        redirect_slashes=False,
+        telemetry={"tracing": False},
+        middleware=[
+            Middleware(RequestLog, metrics=metrics, logger=logger),
+            Middleware(RequestGuard),
+            Middleware(BodyLimit, max_bytes=settings.body_bytes, timeout_s=settings.body_timeout_s),
+        ],
+    )
+    app.state.services = services
+    for router in (
+        health_router(settings.metrics_open),
+        documentation_router(settings.docs_open),
+        catalogue.routes.router,
+        mappings.routes.router,
+        operations.routes.router,
+        runs.routes.router,
+        leases.routes.router,
+        devices.routes.router,
+    ):
+        app.include_router(router)
+    _handle_errors(app)
+    app.openapi = lambda: _document(app)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    services: Services = app.state.services
+    services.sweeper.start()
+    try:
+        yield
+    finally:
+        services.stop()
+        await services.operations.close()
+        await services.sweeper.close()
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        app.openapi_schema = openapi.document(app)
+    return app.openapi_schema
+
+
+def _handle_errors(app: FastAPI) -> None:
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(NestmapError, _on_nestmap_error)
+    app.add_exception_handler(SolverProblem, _on_solver_problem)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, ProblemError):
+        return _answer(request, error)
+    assert isinstance(error, HTTPException)
+    # What the framework itself refuses.
+    slug = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}.get(
+        error.status_code, "malformed-request" if error.status_code < 500 else "internal"
+    )
+    return _answer(request, ProblemError(slug, headers=error.headers))
+
+
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    problems = [_problem_of(found) for found in error.errors()]
+    return _answer(request, ProblemError("invalid-input", problems[0].message, problems))
+
+
+async def _on_nestmap_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, NestmapError)
+    if isinstance(error, StoreError):
+        services: Services = request.app.state.services
+        services.logger.error("store", error=str(error)[:2000])
+    return _answer(request, problem_of(error))
+
+
+async def _on_solver_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, SolverProblem)
+    return _answer(request, as_problem(error))
+
+
+def _answer(request: Request, error: ProblemError) -> ProblemResponse:
+    return ProblemResponse(error, getattr(request.state, "request_id", ""))
+
+
+def _problem_of(found: dict[str, Any]) -> Problem:
+    """One finding of pydantic: where, what, and what is allowed."""
+    place = list(found.get("loc", ()))
+    kind = place.pop(0) if place and place[0] in ("body", "query", "path", "header") else ""
+    if kind == "body" and found["type"] == "missing" and not place:
+        return Problem("", "a JSON body is missing", "", "an object of JSON")
+    # A step in parentheses only names the member of a union.
+    pointer = pointer_to([step for step in place if not str(step).startswith("(")])
+    value = found.get("input")
+    shown = "" if found["type"] == "missing" else ascii(value)[:MAX_SHOWN]
+    context = found.get("ctx") or {}
+    allowed = next(
+        (str(context[name]) for name in ("expected", "pattern", "allowed") if name in context), ""
+    ) or ", ".join(
+        f"{name} {context[name]}"
+        for name in ("ge", "gt", "le", "lt", "min_length", "max_length")
+        if name in context
+    )
+    message = str(found["msg"])
+    return Problem(pointer, f"{kind}: {message}" if kind in ("query", "header") else message,
+                   shown, allowed)  # fmt: skip

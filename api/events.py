@@ -1,0 +1,60 @@
+"""A run's events as a stream of server-sent events that can be resumed anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from api.bells import heard
+from api.services import Services
+from api.streaming import comment, event
+from db.farm.records import Event
+from db.farm.run_records import Run
+
+PAGE = 500
+RETRY_MS = 2_000
+
+
+async def run_events(services: Services, run_id: str, after: int) -> AsyncIterator[bytes]:
+    """Events of a run with ids above ``after``, until the run has ended or the service stops.
+
+    Heartbeats are comments. An event ``gap`` says that some were dropped for good: read the run
+    anew. An event ``end`` is the last one. Raises ``AbsentError`` for an unknown run.
+    """
+    settings, loop = services.settings, asyncio.get_running_loop()
+    with services.streams.one_more(), services.bells.listening(run_id) as bell:
+        said_at = loop.time()
+        yield f"retry: {RETRY_MS}\n\n".encode()
+        while not services.stopping:
+            bell.clear()
+            # The run first: what happens after this is seen in the events.
+            run = await services.database(services.farm.runs.run, run_id)
+            page = await services.database(services.farm.events.events_after, run_id, after, PAGE)
+            if page.gap:
+                yield event("gap", {"after": after})
+            for found in page.events:
+                after = found.id
+                yield event(found.kind.value, _data(found), found.id)
+            if page.events:
+                said_at = loop.time()
+            if len(page.events) == PAGE:
+                continue
+            if run.state.ended:
+                yield event("end", {"state": run.state.value, "reason": run.reason})
+                return
+            if loop.time() - said_at >= settings.event_heartbeat_s:
+                said_at = loop.time()
+                yield comment("still here")
+            await heard(bell, min(settings.event_poll_s, settings.event_heartbeat_s))
+
+
+async def nothing_more(services: Services, run: Run, after: int) -> bool:
+    """Whether the run has ended and a client that has heard all is to stay away (204)."""
+    if not run.state.ended or after == 0:
+        return False
+    newest = await services.database(services.farm.events.newest, run.id)
+    return after >= newest
+
+
+def _data(found: Event) -> dict[str, object]:
+    return {"at": found.at.isoformat(), **found.payload}

@@ -1,0 +1,214 @@
+"""Devices, enrolment codes and tokens, for people."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path
+from starlette.responses import Response
+
+from api.auth import Access
+from api.paging import (
+    DEFAULT_PAGE,
+    CursorQuery,
+    Limit,
+    decode_cursor,
+    decode_keyset,
+    encode_cursor,
+    encode_keyset,
+)
+from api.problems import ProblemError, not_found
+from api.routes.leases import DevicePath
+from api.routing import GuardedRouter
+from api.schemas.devices import (
+    DeviceDocument,
+    DevicePage,
+    HealthEntry,
+    HealthPage,
+    NewTokenDocument,
+    StateRequest,
+    TokenDocument,
+    TokenPage,
+    TokenRequest,
+)
+from api.schemas.leases import CodeAnswer, CodeRequest
+from api.services import PrincipalOf, ServicesOf
+from db.farm.errors import AbsentError
+from db.farm.states import BoardState, Scope
+from mapper.errors import Problem
+from mapper.profiles import profile_names
+
+routes = GuardedRouter("devices")
+TokenPath = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,64}$")]
+
+
+@routes.get("/v1/devices", Access.USER, summary="Devices", response_model=DevicePage)
+async def list_devices(
+    services: ServicesOf,
+    limit: Limit = DEFAULT_PAGE,
+    cursor: CursorQuery = None,
+    state: BoardState | None = None,
+) -> DevicePage:
+    """Boards and hosts that agents serve, newest first."""
+    after = decode_keyset("devices", cursor)
+    found = await services.database(
+        services.farm.boards.page, limit=limit + 1, after=after, state=state
+    )
+    items = found[:limit]
+    more = len(found) > limit
+    return DevicePage(
+        items=[DeviceDocument.of(board) for board in items],
+        next=encode_keyset("devices", items[-1].created_at, items[-1].id) if more else None,
+    )
+
+
+@routes.get(
+    "/v1/devices/{device_id}", Access.USER_OR_DEVICE, summary="A device", problems=(404,),
+    response_model=DeviceDocument,
+)  # fmt: skip
+async def get_device(device_id: DevicePath, services: ServicesOf) -> DeviceDocument:
+    """What its agent said last, and its state. A device reaches itself alone."""
+    return DeviceDocument.of(await services.database(services.farm.boards.board, device_id))
+
+
+@routes.get(
+    "/v1/devices/{device_id}/history", Access.USER, summary="A device's health over time",
+    problems=(404,), response_model=HealthPage,
+)  # fmt: skip
+async def get_device_history(
+    device_id: DevicePath,
+    services: ServicesOf,
+    limit: Limit = DEFAULT_PAGE,
+    cursor: CursorQuery = None,
+) -> HealthPage:
+    """Temperatures, clocks and software, oldest first; a thousand entries are kept."""
+    key = decode_cursor("history", cursor, int)
+    boards = services.farm.boards
+    await services.database(boards.board, device_id)
+    found = await services.database(
+        boards.history, device_id, after=0 if key is None else int(key[0]), limit=limit + 1
+    )
+    items = found[:limit]
+    return HealthPage(
+        items=[HealthEntry.of(entry) for entry in items],
+        next=encode_cursor("history", (items[-1].id,)) if len(found) > limit else None,
+    )
+
+
+@routes.post(
+    "/v1/devices/{device_id}/quarantine", Access.ADMIN, summary="Give a device no work",
+    problems=(404, 409), response_model=DeviceDocument,
+)  # fmt: skip
+async def quarantine_device(
+    device_id: DevicePath, body: StateRequest, services: ServicesOf, principal: PrincipalOf
+) -> DeviceDocument:
+    """What it is doing may end. Its agent does not lift this quarantine."""
+    boards = services.farm.boards
+    found = await services.database(boards.quarantine, device_id, body.reason, by=principal.id)
+    return DeviceDocument.of(found)
+
+
+@routes.post(
+    "/v1/devices/{device_id}/release", Access.ADMIN, summary="Give a device work again",
+    problems=(404, 409), response_model=DeviceDocument,
+)  # fmt: skip
+async def release_device(
+    device_id: DevicePath, services: ServicesOf, principal: PrincipalOf
+) -> DeviceDocument:
+    """Lifts a quarantine, whoever set it. A repeat is allowed."""
+    boards = services.farm.boards
+    found = await services.database(boards.release, device_id, by=principal.id)
+    services.bells.ring([device_id])
+    return DeviceDocument.of(found)
+
+
+@routes.post(
+    "/v1/devices/{device_id}/disable", Access.ADMIN, summary="Take a device out of service",
+    problems=(404,), response_model=DeviceDocument,
+)  # fmt: skip
+async def disable_device(
+    device_id: DevicePath, body: StateRequest, services: ServicesOf, principal: PrincipalOf
+) -> DeviceDocument:
+    """New runs on it are refused until it is enabled."""
+    boards = services.farm.boards
+    found = await services.database(boards.disable, device_id, body.reason, by=principal.id)
+    return DeviceDocument.of(found)
+
+
+@routes.post(
+    "/v1/devices/{device_id}/enable", Access.ADMIN, summary="Put a device back into service",
+    problems=(404,), response_model=DeviceDocument,
+)  # fmt: skip
+async def enable_device(
+    device_id: DevicePath, services: ServicesOf, principal: PrincipalOf
+) -> DeviceDocument:
+    """A repeat is allowed."""
+    boards = services.farm.boards
+    found = await services.database(boards.enable, device_id, by=principal.id)
+    services.bells.ring([device_id])
+    return DeviceDocument.of(found)
+
+
+@routes.post(
+    "/v1/enrolments", Access.ADMIN, summary="A one-time code for a board", status=201,
+    response_model=CodeAnswer,
+)  # fmt: skip
+async def create_enrolment(
+    body: CodeRequest, services: ServicesOf, principal: PrincipalOf
+) -> CodeAnswer:
+    """Give it to the board's agent: `nestmap worker --enrol CODE`."""
+    if body.profile is not None and body.profile not in profile_names():
+        problem = Problem("/profile", "no such device profile", body.profile,
+                          ", ".join(profile_names()))  # fmt: skip
+        raise ProblemError("invalid-input", problem.message, [problem])
+    new = await services.database(
+        services.farm.enrolments.create,
+        principal=principal.id, profile=body.profile, lifetime_s=body.valid_s,
+    )  # fmt: skip
+    return CodeAnswer(code=new.code, expires_at=new.expires_at)
+
+
+@routes.get("/v1/tokens", Access.ADMIN, summary="Tokens", response_model=TokenPage)
+async def list_tokens(
+    services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: CursorQuery = None
+) -> TokenPage:
+    """Without their secrets, which are not stored."""
+    after = decode_keyset("tokens", cursor)
+    found = await services.database(services.farm.tokens.page, limit=limit + 1, after=after)
+    items = found[:limit]
+    more = len(found) > limit
+    return TokenPage(
+        items=[TokenDocument.of(token) for token in items],
+        next=encode_keyset("tokens", items[-1].created_at, items[-1].id) if more else None,
+    )
+
+
+@routes.post(
+    "/v1/tokens", Access.ADMIN, summary="Make a token", status=201,
+    response_model=NewTokenDocument,
+)  # fmt: skip
+async def create_token(body: TokenRequest, services: ServicesOf) -> NewTokenDocument:
+    """Its text is in this answer and nowhere else."""
+    try:
+        new = await services.database(
+            services.farm.tokens.create, Scope(body.scope),
+            label=body.label, board_id=body.device, lifetime_s=body.lifetime_s,
+        )  # fmt: skip
+    except AbsentError:
+        problem = Problem("/device", "there is no such device", body.device or "")
+        raise ProblemError("invalid-input", problem.message, [problem]) from None
+    return NewTokenDocument.of_new(new)
+
+
+@routes.delete(
+    "/v1/tokens/{token_id}", Access.ADMIN, summary="Revoke a token", status=204,
+    problems=(404,), response_class=Response,
+)  # fmt: skip
+async def revoke_token(token_id: TokenPath, services: ServicesOf) -> Response:
+    """It is invalid at once here, and within seconds in other processes of the service."""
+    try:
+        await services.database(services.farm.tokens.revoke, token_id)
+    except AbsentError:
+        raise not_found("token", token_id) from None
+    services.authenticator.forget_tokens()
+    return Response(status_code=204)

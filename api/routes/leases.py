@@ -1,0 +1,214 @@
+"""The lease protocol `nestmap/lease/1`: boards ask for work, keep it, and send what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from api.auth import Access
+from api.bells import heard
+from api.outcomes import outcome_of
+from api.problems import ProblemError
+from api.routing import GuardedRouter
+from api.schemas.devices import DeviceDocument
+from api.schemas.leases import (
+    EnrolAnswer,
+    EnrolRequest,
+    HealthRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LeasedJob,
+    LeaseRequest,
+    ResultAnswer,
+    ResultRequest,
+)
+from api.services import PrincipalOf, Services, ServicesOf
+from db.farm.boards import AGENT
+from db.farm.errors import AbsentError
+from db.farm.job_records import Claim, Lease
+from mapper.measurement import outcome_kind
+
+routes = GuardedRouter("boards")
+
+FIRST_LEASE_S = 10.0
+LEASE_S = 30.0
+#: What a job may take beside its candidate's own time: fetching arrays over a slow line.
+FETCH_S = 300.0
+DEFAULT_TIMEOUT_S = 60.0
+
+DevicePath = Annotated[str, Path(pattern="^dev_[0-9a-z]{26}$")]
+JobPath = Annotated[str, Path(pattern="^job_[0-9a-z]{26}$")]
+
+
+@routes.post(
+    "/v1/enrol", Access.PUBLIC, summary="A board comes in", status=201, problems=(409, 410),
+    response_model=EnrolAnswer,
+)  # fmt: skip
+async def enrol_device(body: EnrolRequest, services: ServicesOf) -> EnrolAnswer:
+    """A code works once. The token is in this answer and nowhere else."""
+    enrolled = await services.database(
+        services.farm.enrolments.redeem,
+        body.code, name=body.name, agent_version=body.agent_version, facts=body.facts,
+    )  # fmt: skip
+    return EnrolAnswer(device=enrolled.board.id, token=enrolled.token.text)
+
+
+@routes.post(
+    "/v1/devices/{device_id}/lease", Access.OWN_DEVICE, summary="Ask for a job",
+    problems=(404, 409), responses={204: {"description": "No job came in the time"}},
+    response_model=LeasedJob,
+)  # fmt: skip
+async def lease_job(
+    device_id: DevicePath,
+    body: LeaseRequest,
+    request: Request,
+    services: ServicesOf,
+    wait: Annotated[int, Query(ge=0, le=300, description="Seconds to wait for one")] = 0,
+) -> Response:
+    """Waits until there is one, `wait` seconds at most (the service has a bound of its own).
+
+    The lease is short until the first heartbeat, so that a board which went away while it
+    waited loses the job soon.
+    """
+    request.state.waits = True
+    farm, database = services.farm, services.database
+    await database(
+        farm.boards.seen, device_id,
+        agent_version=body.agent_version, facts=body.facts, health=body.health,
+    )  # fmt: skip
+    wait_s = min(float(wait), services.settings.max_long_poll_s)
+    claim = await _claimed(services, request, device_id, body.agent_version, wait_s)
+    if claim is None:
+        return Response(status_code=204)
+    services.metrics.leases.inc()
+    payload: dict[str, Any] = claim.job.payload
+    timeout_s = payload.get("timeout_s", DEFAULT_TIMEOUT_S)
+    answer = {
+        "job": claim.job.id,
+        "attempt": claim.lease.attempt,
+        "lease_token": claim.lease.token,
+        "lease_s": claim.lease_s,
+        "deadline_s": float(timeout_s) + FETCH_S,
+        "payload": payload,
+    }
+    return JSONResponse(answer, headers={"Cache-Control": "no-store"})
+
+
+async def _claimed(
+    services: Services, request: Request, device_id: str, owner: str, wait_s: float
+) -> Claim | None:
+    """A claim within the time; None without one, when the board has gone, or at shutdown."""
+    jobs, loop = services.farm.jobs, asyncio.get_running_loop()
+    deadline = loop.time() + wait_s
+    gone = asyncio.create_task(_gone(request))
+    try:
+        with (
+            services.bells.listening(device_id) as bell,
+            services.metrics.waiting_boards.track_inprogress(),
+        ):
+            gone.add_done_callback(lambda _: bell.set())
+            while not gone.done():
+                bell.clear()
+                claim = await services.database(
+                    jobs.claim_for_board, device_id, lease_s=FIRST_LEASE_S, owner=owner
+                )
+                if claim is not None:
+                    return await _unless_gone(services, claim, gone)
+                left_s = deadline - loop.time()
+                if left_s <= 0 or services.stopping or not await heard(bell, left_s):
+                    return None
+        return None
+    finally:
+        gone.cancel()
+
+
+async def _unless_gone(services: Services, claim: Claim, gone: asyncio.Task[None]) -> Claim | None:
+    """The claim; given back at once if nobody is there to take it."""
+    if not gone.done():
+        return claim
+    await services.database(
+        services.farm.jobs.fail, claim.lease, "the board went away before it got the job",
+        retry_after_s=0.0,
+    )  # fmt: skip
+    return None
+
+
+async def _gone(request: Request) -> None:
+    """Returns when the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+@routes.post(
+    "/v1/jobs/{job_id}/heartbeat", Access.OWN_DEVICE, summary="Keep a lease",
+    problems=(404, 409), response_model=HeartbeatAnswer,
+)  # fmt: skip
+async def keep_lease(
+    job_id: JobPath, body: HeartbeatRequest, services: ServicesOf, principal: PrincipalOf
+) -> HeartbeatAnswer:
+    """409 `stale-lease` when somebody else has the job: drop it."""
+    await _require_own(services, job_id, principal)
+    lease = Lease(job_id, body.attempt, body.lease_token)
+    beat = await services.database(
+        services.farm.jobs.heartbeat, lease, lease_s=LEASE_S, stage=body.stage
+    )
+    return HeartbeatAnswer(lease_s=LEASE_S, cancel=beat.cancel)
+
+
+@routes.post(
+    "/v1/jobs/{job_id}/result", Access.OWN_DEVICE, summary="Send a result",
+    problems=(404, 409), response_model=ResultAnswer,
+)  # fmt: skip
+async def send_result(
+    job_id: JobPath, body: ResultRequest, services: ServicesOf, principal: PrincipalOf
+) -> ResultAnswer:
+    """May be sent again: a repeat of the same attempt answers 200 and changes nothing. A result
+    that comes after its lease has run out counts until somebody else has claimed the job."""
+    await _require_own(services, job_id, principal)
+    outcome = outcome_of(body.outcome)
+    lease = Lease(job_id, body.attempt, body.lease_token)
+    finished = await services.database(
+        services.farm.results.finish_measure, lease, outcome,
+        facts=body.facts, started_at=body.started_at,
+    )  # fmt: skip
+    if finished.stored:
+        services.metrics.results.labels(outcome_kind(outcome)).inc()
+    if body.agent_log:
+        # What a board says is for its operator: one line, bounded, escaped.
+        services.logger.debug("agent", job=job_id, log=body.agent_log[-2_000:])
+    if finished.run is not None:
+        services.bells.ring([finished.run.id])
+        services.sweeper.ring_work()
+    return ResultAnswer(stored=finished.stored)
+
+
+@routes.post(
+    "/v1/devices/{device_id}/health", Access.OWN_DEVICE, summary="Say how the device is",
+    problems=(404, 409), response_model=DeviceDocument,
+)  # fmt: skip
+async def report_health(
+    device_id: DevicePath, body: HealthRequest, services: ServicesOf
+) -> DeviceDocument:
+    """A quarantined device gets no work. It lifts its own quarantine, not one that a person
+    has set: that is a 409."""
+    boards = services.farm.boards
+    health = {"state": body.state, "reason": body.reason, **(body.model_extra or {})}
+    await services.database(boards.seen, device_id, facts=body.facts, health=health)
+    if body.state == "quarantined":
+        board = await services.database(boards.quarantine, device_id, body.reason, by=AGENT)
+    else:
+        board = await services.database(boards.release, device_id, by=AGENT)
+    return DeviceDocument.of(board)
+
+
+async def _require_own(services: Services, job_id: str, principal: PrincipalOf) -> None:
+    """404 for a job of another board: a device learns nothing of what is not its own."""
+    try:
+        job = await services.database(services.farm.jobs.job, job_id)
+    except AbsentError:
+        job = None
+    if job is None or job.board_id is None or job.board_id != principal.device_id:
+        raise ProblemError("not-found", "there is no such job of this device")

@@ -1,0 +1,227 @@
+"""Tuning runs: created once, watched while they go on, paused, resumed, cancelled."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any
+
+from fastapi import Header, Path, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from api.auth import Access
+from api.events import nothing_more, run_events
+from api.paging import DEFAULT_PAGE, CursorQuery, Limit, decode_keyset, encode_keyset
+from api.problems import ProblemError
+from api.routing import GuardedRouter
+from api.schemas.farm import DeviceId, Label, RunDocument, RunPage, RunRequest
+from api.schemas.solving import About
+from api.services import PrincipalOf, Services, ServicesOf
+from api.streaming import EVENT_STREAM, Stream, begun
+from db.farm.errors import AbsentError
+from db.farm.records import IdempotencyKey, StoredResponse
+from db.farm.run_records import NewRun, Run
+from db.farm.states import RunState
+from mapper.errors import InputError, Problem
+from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
+from mapper.layer_spec import LayerSpec
+from mapper.variants import VARIANTS
+
+routes = GuardedRouter("runs")
+RunPath = Annotated[str, Path(pattern="^run_[0-9a-z]{26}$")]
+IdempotencyHeader = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key", pattern="^[\\x21-\\x7e]{1,200}$",
+        description="The same key with the same body creates one run, however often it is sent",
+    ),
+]  # fmt: skip
+_REPLAYED = {"Idempotent-Replayed": "true"}
+#: A program is held against the type checker before a run of it is accepted.
+_DESCRIBE_S = 20.0
+
+
+@routes.post(
+    "/v1/runs", Access.USER, summary="Create a tuning run", status=201, problems=(409,),
+    holds_program=True, response_model=RunDocument,
+)  # fmt: skip
+async def create_run(
+    body: RunRequest,
+    request: Request,
+    services: ServicesOf,
+    principal: PrincipalOf,
+    idempotency_key: IdempotencyHeader = None,
+) -> Response:
+    """Its candidates are measured by the device as soon as it asks for work."""
+    subject, label = await _checked_subject(services, body)
+    new = NewRun(
+        board_id=body.device,
+        label=body.label or label,
+        principal=principal.id,
+        request=body.for_proposers(subject),
+        budget_candidates=body.budget.candidates,
+        budget_seconds=body.budget.seconds,
+        priority=body.priority,
+        low_water=body.low_water,
+    )
+    key = None
+    if idempotency_key is not None:
+        sent = request.method.encode() + request.url.path.encode() + b"\n" + await request.body()
+        key = IdempotencyKey(principal.id, idempotency_key, hashlib.sha256(sent).hexdigest())
+    try:
+        accepted = await services.database(services.farm.runs.create, new, key, _created)
+    except AbsentError:
+        problem = Problem("/device", "there is no such device", body.device)
+        raise ProblemError("invalid-input", problem.message, [problem]) from None
+    services.sweeper.ring_work()
+    response = accepted.response or _created(accepted.value)
+    headers = {"Location": f"/v1/runs/{accepted.value.id}"}
+    if accepted.repeated:
+        headers |= _REPLAYED
+    return JSONResponse(response.body, response.status, headers)
+
+
+def _created(run: Run) -> StoredResponse:
+    return StoredResponse(201, RunDocument.of(run).model_dump(mode="json"))
+
+
+async def _checked_subject(services: Services, body: RunRequest) -> tuple[dict[str, Any], str]:
+    """The subject as solver children read it and a name for it.
+
+    Raises ProblemError or SolverProblem for what could not be tuned.
+    """
+    about = About(subject=body.subject)
+    request = await services.solving.request_of("describe", about)
+    subject: dict[str, Any] = request["subject"]
+    layer = _layer_of(subject)
+    if layer is None:
+        if body.variants:
+            problem = Problem("/variants", "only a layer has variants", str(body.variants)[:80])
+            raise ProblemError("invalid-input", problem.message, [problem])
+        answer = await services.solving.ask(request, services.solving.limits(_DESCRIBE_S))
+        if not answer.end["has_kernels"]:
+            problem = Problem("/subject", "has mappings but no kernels, so nothing can be measured")
+            raise ProblemError("invalid-input", problem.message, [problem])
+        return subject, str(answer.end["label"])[:200] or "program"
+    for place, name in enumerate(body.variants or ()):
+        if name not in VARIANTS:
+            found = Problem(f"/variants/{place}", "no such variant", name, ", ".join(VARIANTS))
+            raise ProblemError("invalid-input", found.message, [found])
+        refusal = VARIANTS[name].applies(layer)
+        if refusal is not None:
+            found = Problem(f"/variants/{place}", "does not do this layer", str(refusal))
+            raise ProblemError("invalid-input", found.message, [found])
+    return subject, layer.name[:200] or "layer"
+
+
+def _layer_of(subject: dict[str, Any]) -> LayerSpec | None:
+    """The layer that a subject is; None for anything else, which a child has to read."""
+    name = subject.get("name")
+    if name is not None:
+        if not is_layer_name(name):
+            problem = Problem("/subject/name", "there is no layer of this name", name,
+                              names_in_short())  # fmt: skip
+            raise ProblemError("invalid-input", problem.message, [problem])
+        return layer_of_name(name)
+    document: dict[str, Any] = subject.get("document", {})
+    schema = document.get("schema", "")
+    is_layer = isinstance(schema, str) and schema.startswith("nestmap/layer/")
+    if not is_layer and ("schema" in document or "channels" not in document):
+        return None
+    try:
+        return LayerSpec.from_json({"name": "layer", **document})
+    except InputError as error:
+        raise ProblemError("invalid-input", error.problems[0].message, error.problems) from None
+
+
+@routes.get("/v1/runs", Access.USER, summary="Tuning runs", response_model=RunPage)
+async def list_runs(
+    services: ServicesOf,
+    limit: Limit = DEFAULT_PAGE,
+    cursor: CursorQuery = None,
+    state: RunState | None = None,
+    device: Annotated[DeviceId | None, Query()] = None,
+    label: Annotated[Label | None, Query()] = None,
+) -> RunPage:
+    """Newest first."""
+    after = decode_keyset("runs", cursor)
+    found = await services.database(
+        services.farm.runs.page,
+        limit=limit + 1, after=after, state=state, board_id=device, label=label,
+    )  # fmt: skip
+    items, more = found[:limit], len(found) > limit
+    return RunPage(
+        items=[RunDocument.of(run) for run in items],
+        next=encode_keyset("runs", items[-1].created_at, items[-1].id) if more else None,
+    )
+
+
+@routes.get(
+    "/v1/runs/{run_id}", Access.USER, summary="A tuning run", problems=(404,),
+    response_model=RunDocument,
+)  # fmt: skip
+async def get_run(run_id: RunPath, services: ServicesOf) -> RunDocument:
+    """Its state and how far it is."""
+    return RunDocument.of(await services.database(services.farm.runs.run, run_id))
+
+
+@routes.post(
+    "/v1/runs/{run_id}/pause", Access.USER, summary="Pause a run", problems=(404, 409),
+    response_model=RunDocument,
+)  # fmt: skip
+async def pause_run(run_id: RunPath, services: ServicesOf) -> RunDocument:
+    """No more candidates are given out; what is being measured goes on. A repeat is allowed."""
+    return await _step(services, services.farm.runs.pause, run_id)
+
+
+@routes.post(
+    "/v1/runs/{run_id}/resume", Access.USER, summary="Go on with a run", problems=(404, 409),
+    response_model=RunDocument,
+)  # fmt: skip
+async def resume_run(run_id: RunPath, services: ServicesOf) -> RunDocument:
+    """A repeat is allowed."""
+    return await _step(services, services.farm.runs.resume, run_id)
+
+
+@routes.post(
+    "/v1/runs/{run_id}/cancel", Access.USER, summary="Cancel a run", problems=(404, 409),
+    response_model=RunDocument,
+)  # fmt: skip
+async def cancel_run(run_id: RunPath, services: ServicesOf) -> RunDocument:
+    """What is queued is dropped; it is `cancelling` until the measurement under way has ended.
+    What was measured stays."""
+    return await _step(services, services.farm.runs.cancel, run_id)
+
+
+async def _step(services: Services, step: Any, run_id: str) -> RunDocument:
+    run: Run = await services.database(step, run_id)
+    services.bells.ring([run.id, run.board_id])
+    services.sweeper.ring_work()
+    return RunDocument.of(run)
+
+
+@routes.get(
+    "/v1/runs/{run_id}/events", Access.USER, summary="A run as it goes on",
+    problems=(404,), response_class=Response,
+    responses={
+        200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}},
+        204: {"description": "The run has ended and everything was sent: stay away"},
+    },
+)  # fmt: skip
+async def watch_run(
+    run_id: RunPath,
+    request: Request,
+    services: ServicesOf,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="The last event heard")] = 0,
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", pattern="^[0-9]{1,18}$")
+    ] = None,
+) -> Response:
+    """Server-sent events with ids; send the last one as `Last-Event-ID` (browsers do) to go on
+    behind it. Comments keep the line open, `end` is the last event."""
+    if last_event_id is not None:
+        after = int(last_event_id)
+    run = await services.database(services.farm.runs.run, run_id)
+    if await nothing_more(services, run, after):
+        return Response(status_code=204)
+    request.state.waits = True
+    return Stream(await begun(run_events(services, run_id, after)), EVENT_STREAM)

@@ -1,0 +1,187 @@
+"""Runs, candidates, measurements and fronts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from api.schemas.solving import Hash, Seed, Strict, Subject
+from db.farm.identifiers import BOARD_PREFIX, RUN_PREFIX
+from db.farm.run_records import Run
+
+DEFAULT_CANDIDATES = 100
+MAX_VARIANTS = 16
+
+DeviceId = Annotated[str, StringConstraints(pattern=f"^{BOARD_PREFIX}[0-9a-z]{{26}}$")]
+RunId = Annotated[str, StringConstraints(pattern=f"^{RUN_PREFIX}[0-9a-z]{{26}}$")]
+Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+RunStateName = Literal[
+    "queued", "running", "paused", "cancelling", "cancelled", "finished", "failed"
+]
+
+
+class Budget(Strict):
+    """When a run ends; without either it goes on until the space is exhausted."""
+
+    candidates: int | None = Field(default=None, ge=1, le=2**53)
+    seconds: float | None = Field(default=None, gt=0.001, le=366 * 86_400)
+
+
+class RunRequest(Strict):
+    """Tune a layer or program on a device."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "device": "dev_01kafz3v9m3t4w5x6y7z8a9b0c",
+                    "subject": {"name": "vgg16/7"},
+                    "variants": ["direct"],
+                    "budget": {"candidates": 100},
+                }
+            ]
+        },
+    )
+
+    device: DeviceId
+    subject: Subject
+    variants: (
+        Annotated[
+            list[Annotated[str, StringConstraints(max_length=64)]],
+            Field(min_length=1, max_length=MAX_VARIANTS),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Of a layer, each a study of its own: direct and partial if absent",
+    )
+    mode: Literal["strict", "paper"] = "strict"
+    strategy: Annotated[str, StringConstraints(pattern="^[a-z0-9-]{1,64}$")] = "random"
+    seed: Seed = 0
+    protocol: Annotated[dict[str, int | float], Field(max_length=20)] | None = Field(
+        default=None, description="How a candidate is measured: `warmup`, `repetitions`, …"
+    )
+    budget: Budget = Budget(candidates=DEFAULT_CANDIDATES)
+    label: Label | None = Field(default=None, description="The subject's name unless given")
+    priority: int = Field(default=0, ge=-100, le=100)
+    low_water: int = Field(
+        default=4, ge=1, le=1_000, description="More are proposed when fewer wait"
+    )
+
+    def for_proposers(self, subject: dict[str, Any]) -> dict[str, Any]:
+        """What is kept with the run for whoever proposes its candidates; ``subject`` is the
+        resolved one (nestmap/tasks/run_requests.py reads it)."""
+        fields = self.model_dump(
+            include={"variants", "mode", "strategy", "seed", "protocol"}, exclude_none=True
+        )
+        return {"subject": subject, **fields}
+
+
+class RunProgress(BaseModel):
+    """How far a run is."""
+
+    proposed: int
+    measured: int
+    lost: int = Field(description="Candidates whose jobs failed three times")
+    outcomes: dict[str, int]
+    best_ms: float | None
+    best_memory_bytes: int | None
+    best_candidate: str | None
+    active_s: float
+
+
+class RunDocument(BaseModel):
+    """A tuning run."""
+
+    id: str
+    device: str
+    label: str
+    state: RunStateName
+    reason: str
+    request: dict[str, Any]
+    priority: int
+    budget: Budget
+    exhausted: bool
+    progress: RunProgress
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, run: Run) -> RunDocument:
+        """The document of a run."""
+        progress = run.progress
+        return cls(
+            id=run.id,
+            device=run.board_id,
+            label=run.label,
+            state=run.state.value,
+            reason=run.reason,
+            request=dict(run.request),
+            priority=run.priority,
+            budget=Budget(candidates=run.budget_candidates, seconds=run.budget_seconds),
+            exhausted=run.exhausted,
+            progress=RunProgress(
+                proposed=progress.proposed,
+                measured=progress.measured,
+                lost=progress.lost,
+                outcomes=dict(progress.outcomes),
+                best_ms=progress.best_ms,
+                best_memory_bytes=progress.best_memory_bytes,
+                best_candidate=progress.best_candidate_id,
+                active_s=progress.active_s,
+            ),
+            created_at=run.created_at,
+            started_at=run.started_at,
+            ended_at=run.ended_at,
+        )
+
+
+class RunPage(BaseModel):
+    """Runs, newest first."""
+
+    items: list[RunDocument]
+    next: str | None
+
+
+class CandidateDocument(BaseModel):
+    """What was chosen, and all that is needed to build it again."""
+
+    id: Hash
+    program: Hash
+    parameters: dict[str, Any]
+    mapping: Any
+    local_sizes: Any
+    source_hash: str
+    memory_bytes: int
+    nestmap_version: str
+
+
+class MeasurementDocument(BaseModel):
+    """One candidate's outcome in one study."""
+
+    id: int
+    study: int
+    run: str | None = None
+    label: str
+    variant: str
+    device: str
+    candidate: Hash
+    outcome: str
+    time_ms: float | None
+    memory_bytes: int
+    detail: dict[str, Any]
+    trials_ns: list[int] | None
+    source_hash: str
+    nestmap_version: str
+    started_at: datetime
+
+
+class MeasurementPage(BaseModel):
+    """Measurements in the order in which they were stored."""
+
+    items: list[MeasurementDocument]
+    next: str | None

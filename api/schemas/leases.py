@@ -1,0 +1,201 @@
+"""The lease protocol `nestmap/lease/1` (docs/decisions/0015): what boards send and get."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from api.schemas.solving import Strict
+
+MAX_TRIALS = 100_000
+MAX_MESSAGE = 20_000
+MAX_LOG = 100_000
+
+Facts = dict[str, Any]
+Version = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+LeaseToken = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Attempt = Annotated[int, Field(ge=0, lt=2**31)]
+Message = Annotated[str, StringConstraints(max_length=MAX_MESSAGE)]
+#: JSON has no NaN and no infinity: they come by name.
+Real = Annotated[float, Field(allow_inf_nan=False)] | Literal["nan", "inf", "-inf"]
+
+
+class Open(BaseModel):
+    """A body of the protocol: an agent of another release may send more than is known."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class LeaseRequest(Open):
+    """A board asks for work."""
+
+    protocol: Literal[1]
+    agent_version: Version
+    facts: Facts | None = Field(default=None, description="Left as they were if absent")
+    health: Facts | None = None
+
+
+class LeasedJob(BaseModel):
+    """A job for the board. The first lease is short, until the first heartbeat."""
+
+    job: str
+    attempt: int
+    lease_token: str
+    lease_s: float
+    deadline_s: float = Field(description="Seconds that the job may take in all")
+    payload: dict[str, Any] = Field(description="`nestmap/measure-job/1`")
+
+
+class HeartbeatRequest(Open):
+    """The board is at work."""
+
+    attempt: Attempt
+    lease_token: LeaseToken
+    stage: Annotated[str, StringConstraints(max_length=200)] = ""
+
+
+class HeartbeatAnswer(BaseModel):
+    """Until when the lease is held; with `cancel` nobody wants the result any more."""
+
+    lease_s: float
+    cancel: bool
+
+
+class TimedDetail(Open):
+    """What a timed outcome carries besides its trials."""
+
+    max_relative_error: Real
+    compile_ms: Real
+    facts: dict[str, str] = {}
+
+
+class TimedOutcome(Open):
+    """The candidate ran and was right; trials are nanoseconds on the device, in order."""
+
+    kind: Literal["timed"]
+    detail: TimedDetail
+    trials_ns: Annotated[
+        list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1, max_length=MAX_TRIALS)
+    ]
+
+
+class WrongDetail(Open):
+    """Where and by how much a result is not the reference's."""
+
+    max_relative_error: Real
+    first_bad_index: Annotated[list[Annotated[int, Field(ge=0, lt=2**63)]], Field(max_length=16)]
+    message: Message
+
+
+class WrongOutcome(Open):
+    """The candidate ran and its output is wrong."""
+
+    kind: Literal["wrong"]
+    detail: WrongDetail
+
+
+class MessageDetail(Open):
+    """What the driver said."""
+
+    message: Message
+
+
+class RefusedOutcome(Open):
+    """The driver refused the source, or had not enough of something."""
+
+    kind: Literal["compile-error", "resource-error"]
+    detail: MessageDetail
+
+
+class TimeoutDetail(Open):
+    """After how long the candidate was killed."""
+
+    after_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class TimeoutOutcome(Open):
+    """The candidate was killed at its deadline."""
+
+    kind: Literal["timeout"]
+    detail: TimeoutDetail
+
+
+class CrashDetail(Open):
+    """How the measuring process died; a negative code is a signal."""
+
+    exit_code: Annotated[int, Field(ge=-(2**31), lt=2**31)]
+    message: Message
+
+
+class CrashOutcome(Open):
+    """The measuring process died."""
+
+    kind: Literal["crash"]
+    detail: CrashDetail
+
+
+OutcomeBody = Annotated[
+    TimedOutcome | WrongOutcome | RefusedOutcome | TimeoutOutcome | CrashOutcome,
+    Field(discriminator="kind"),
+]
+
+
+class ResultRequest(Open):
+    """What came of a job."""
+
+    attempt: Attempt
+    lease_token: LeaseToken
+    outcome: OutcomeBody
+    facts: Facts = {}
+    started_at: AwareDatetime | None = None
+    agent_log: Annotated[str, StringConstraints(max_length=MAX_LOG)] = ""
+
+
+class ResultAnswer(BaseModel):
+    """Whether it was stored; a repeat of the same attempt changes nothing."""
+
+    stored: bool
+
+
+class HealthRequest(Open):
+    """How the device is; whatever else is sent is kept with it (temperatures, clocks)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    state: Literal["healthy", "quarantined"]
+    reason: Annotated[str, StringConstraints(max_length=2_000)] = ""
+    facts: Facts | None = None
+
+
+class EnrolRequest(Open):
+    """A board comes in with the code that an admin gave it."""
+
+    code: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    agent_version: Version
+    facts: Facts = {}
+
+
+class EnrolAnswer(BaseModel):
+    """The device's id and its token, which is shown this once."""
+
+    device: str
+    token: str
+
+
+class CodeRequest(Strict):
+    """A one-time code for one board."""
+
+    profile: Annotated[str, StringConstraints(max_length=64)] | None = Field(
+        default=None, description="A shipped profile whose limits hold for the board"
+    )
+    valid_s: float = Field(default=3_600, gt=0, le=30 * 86_400)
+
+
+class CodeAnswer(BaseModel):
+    """The code, shown this once."""
+
+    code: str
+    expires_at: datetime

@@ -1,0 +1,325 @@
+"""Questions about mappings, and their answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+
+from api.paging import DEFAULT_PAGE, MAX_CURSOR_CHARACTERS, MAX_PAGE
+from mapper.device_profile import DeviceProfile
+from mapper.profiles import profile_names
+from mapper.variants import VARIANTS
+
+MAX_SAMPLE = 10_000
+MAX_STREAM = 10_000_000
+
+Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+Restriction = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Restrictions = Annotated[list[Restriction], Field(max_length=1_000)]
+Cursor = Annotated[str, StringConstraints(max_length=MAX_CURSOR_CHARACTERS)]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class Strict(BaseModel):
+    """A body: fields that it does not know are refused, not overlooked."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NamedSubject(Strict):
+    """A named layer."""
+
+    name: Annotated[str, StringConstraints(max_length=200)] = Field(examples=["vgg16/7"])
+
+
+class StoredSubject(Strict):
+    """A layer or program that was posted, by its id."""
+
+    id: Hash
+
+
+class DocumentSubject(Strict):
+    """A layer, program, nest tree or tuning space as JSON (docs/layers.md, docs/programs.md)."""
+
+    document: dict[str, Any]
+
+
+class TextSubject(Strict):
+    """A program in its text form."""
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=500_000)]
+
+
+def _form(value: Any) -> str | None:
+    """Which of the forms a value has, by its field, so that problems are of one form only."""
+    if isinstance(value, dict):
+        return next(
+            (f"({name})" for name in ("name", "id", "document", "text") if name in value), None
+        )
+    return {NamedSubject: "(name)", StoredSubject: "(id)", DocumentSubject: "(document)",
+            TextSubject: "(text)"}.get(type(value))  # fmt: skip
+
+
+Subject = Annotated[
+    Annotated[NamedSubject, Tag("(name)")]
+    | Annotated[StoredSubject, Tag("(id)")]
+    | Annotated[DocumentSubject, Tag("(document)")]
+    | Annotated[TextSubject, Tag("(text)")],
+    Discriminator(
+        _form,
+        custom_error_type="subject",
+        custom_error_message="a subject has one of the fields name, id, document, text",
+    ),
+]
+
+
+class About(Strict):
+    """What is asked about, and what of it is wanted."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"subject": {"name": "vgg16/7"}, "variant": "direct"}]},
+    )
+
+    subject: Subject
+    variant: str | None = Field(
+        default=None, max_length=64, description=f"Of a layer: {', '.join(VARIANTS)}"
+    )
+    mode: Literal["strict", "paper"] = Field(
+        default="strict",
+        description="The rules without the holes of the printed ones, or as printed",
+    )
+    device: Annotated[str, StringConstraints(max_length=64)] | dict[str, Any] = Field(
+        default="pocl",
+        description="Whose limits hold: a profile by name "
+        f"({', '.join(profile_names())}), or one as an object with the fields of a profile: "
+        f"{', '.join(DeviceProfile.__dataclass_fields__)}",
+    )
+    time_limit_s: float | None = Field(
+        default=None, gt=0, le=86_400, description="For solving; the service has a bound of its own"
+    )
+
+
+class RestrictedAbout(About):
+    """What is asked about, and which values are left of it."""
+
+    pin: Restrictions = Field(
+        default=[], description="Only this value, or any of several: `28=W0`, `theta=4,8`"
+    )
+    forbid: Restrictions = Field(default=[], description="None of these values: `28=G0,G1,G2`")
+
+
+class WaterfallQuery(About):
+    """How many are left after each rule."""
+
+    joint: bool = Field(default=False, description="Count mappings with parameters and local sizes")
+
+
+class MappingsQuery(RestrictedAbout):
+    """A page, or a stream, of the valid mappings."""
+
+    prefer: Restrictions = Field(
+        default=[], description="First what meets these best, perhaps with weights: `28=W0:3,W1`"
+    )
+    limit: int = Field(default=DEFAULT_PAGE, ge=1, le=MAX_PAGE)
+    cursor: Cursor | None = Field(default=None, description="`next` of the page before")
+
+
+class StreamQuery(RestrictedAbout):
+    """All valid mappings, or the first `limit`."""
+
+    prefer: Restrictions = []
+    limit: int | None = Field(default=None, ge=1, le=MAX_STREAM)
+
+
+class CountQuery(RestrictedAbout):
+    """How many there are."""
+
+    joint: bool = Field(default=False, description="Count mappings with parameters and local sizes")
+    stratify: bool = Field(default=False, description="And for each set of dimensions used")
+    up_to_symmetry: bool = Field(
+        default=False, description="Of mappings that differ by permuted dimensions, one"
+    )
+
+
+class SampleQuery(RestrictedAbout):
+    """Some, each equally likely."""
+
+    number: int = Field(default=10, ge=1, le=MAX_SAMPLE)
+    seed: Seed = 0
+    joint: bool = Field(
+        default=False, description="Each assignment equally likely, not each mapping"
+    )
+    stratify: bool = Field(
+        default=False, description="Equally many for each set of dimensions used"
+    )
+    up_to_symmetry: bool = False
+
+
+class CheckQuery(RestrictedAbout):
+    """Is this mapping valid?"""
+
+    mapping: dict[str, Any] = Field(
+        description="What a page has: `mapping`, and perhaps `parameters` and `local_sizes`"
+    )
+    nearest: bool = Field(
+        default=True, description="Look for the valid mapping with the fewest changes"
+    )
+
+
+class KernelQuery(RestrictedAbout):
+    """The kernels of a mapping; without one, of a drawn one."""
+
+    prefer: Restrictions = []
+    mapping: dict[str, Any] | None = None
+    seed: Seed = 0
+
+
+class ConstraintDocument(BaseModel):
+    """One instance of a rule, with where it comes from."""
+
+    id: str
+    rule: str
+    subjects: list[str | int]
+    buffer: str | None
+    predicate: str
+    provenance: str
+    sentence: str
+    remedy: str
+
+
+class MappingDocument(BaseModel):
+    """A valid mapping: each map's code, tuning parameters, local sizes of each kernel."""
+
+    model_config = ConfigDict(extra="allow")
+
+    number: int | None = Field(default=None, description="Its place in the list, from 1")
+    mapping: dict[str, int] | None = Field(
+        default=None, examples=[{"row": 20, "column": 10, "filter": 0}]
+    )
+    parameters: dict[str, Any] | None = None
+    local_sizes: dict[str, list[int]] | None = None
+
+
+class MappingsPage(BaseModel):
+    """Some of the valid mappings. `next` is null on the last page."""
+
+    items: list[MappingDocument]
+    next: str | None
+    of: str = Field(description="`mappings`, each once, or `assignments`")
+
+
+class Sample(BaseModel):
+    """Different valid mappings; fewer than asked for where there are no more."""
+
+    items: list[MappingDocument]
+    count: int
+    of: str
+    seed: int
+
+
+class Count(BaseModel):
+    """`count` where it is complete, else `at_least`."""
+
+    count: int | None = None
+    at_least: int | None = None
+    complete: bool
+    of: str
+    mode: str
+    by_dimensions: dict[str, int] | None = None
+    constraints: dict[str, int]
+    preferences: dict[str, int]
+    table4: dict[str, int] | None = None
+
+
+class WaterfallStep(BaseModel):
+    """One rule: how many there were before it and are after it; null where time was over."""
+
+    rule: str
+    constraints: int
+    before: int | None
+    after: int | None
+
+
+class Waterfall(BaseModel):
+    """The rules in the order in which they are applied."""
+
+    steps: list[WaterfallStep]
+    of: str
+    complete: bool
+
+
+class VariableDocument(BaseModel):
+    """One choice of a mapping, with the values that it may take."""
+
+    name: str
+    kind: str
+    values: list[Any]
+
+
+class SubjectDescription(BaseModel):
+    """What a subject is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    label: str
+    variant: str | None
+    hash: str
+    document: dict[str, Any]
+    kernels: list[dict[str, Any]]
+    variables: list[VariableDocument]
+    has_kernels: bool
+
+
+class ConstraintList(BaseModel):
+    """Every constraint of a space, and how many there are by rule."""
+
+    constraints: list[ConstraintDocument]
+    counts: dict[str, Any]
+
+
+class ViolationDocument(BaseModel):
+    """A constraint that a mapping breaks."""
+
+    model_config = ConfigDict(extra="allow")
+
+    rule: str
+    maps: list[str | int]
+    buffer: str | None
+    sentence: str
+    remedy: str
+    constraint: str | None
+
+
+class Verdict(BaseModel):
+    """Whether a mapping is valid, what it breaks, and the nearest one that is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    valid: bool
+    violations: list[ViolationDocument]
+    assumed: dict[str, Any]
+    nearest: dict[str, Any] | None = None
+    conflict: dict[str, Any] | None = None
+
+
+class Conflict(BaseModel):
+    """Whether nothing is left, and what cannot hold together."""
+
+    empty: bool
+    conflict: dict[str, Any] | None
+
+
+class KernelDocument(BaseModel):
+    """OpenCL source and what the host does to run it (`nestmap/host-plan/1`)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    hash: Hash = Field(description="SHA-256 of this document without this member")
+    source: str
+    plan: dict[str, Any]
+    memory: dict[str, int]
+    choices: dict[str, Any]
+    facts: dict[str, Any]
+    assumed: dict[str, Any]

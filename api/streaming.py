@@ -1,0 +1,123 @@
+"""Answers that are written while they are found, and stop when nobody reads them.
+
+A slow reader slows the producer down: a piece is made only when the server has taken the one
+before. A reader that goes away cancels the producer at once, not at its next piece.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import Any
+
+import anyio
+from prometheus_client import Gauge
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from api.problems import RETRY_SOON, ProblemError
+
+NDJSON = "application/x-ndjson"
+EVENT_STREAM = "text/event-stream"
+
+
+class Stream(Response):
+    """A response of pieces; the generator is closed whatever happens."""
+
+    def __init__(
+        self,
+        pieces: AsyncIterator[bytes],
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(None, media_type=media_type)
+        del self.headers["content-length"]
+        self.headers["Cache-Control"] = "no-store"
+        # Proxies that collect an answer before they pass it on are asked not to.
+        self.headers["X-Accel-Buffering"] = "no"
+        for name, value in (headers or {}).items():
+            self.headers[name] = value
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Write the pieces until they end or the client has gone."""
+        async with anyio.create_task_group() as group, _closing(self._pieces) as pieces:
+
+            async def watch() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            await send(
+                {"type": "http.response.start", "status": self.status_code,
+                 "headers": self.raw_headers}
+            )  # fmt: skip
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            group.cancel_scope.cancel()
+
+
+def _closing(pieces: AsyncIterator[bytes]) -> Any:
+    return aclosing(pieces)  # pyright: ignore[reportArgumentType]
+
+
+async def begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same pieces, once there is a first one: until then a problem can still be a status."""
+    try:
+        first = await anext(pieces)
+    except StopAsyncIteration:
+        first = b""
+
+    async def all_of_them() -> AsyncIterator[bytes]:
+        async with _closing(pieces):
+            yield first
+            async for piece in pieces:
+                yield piece
+
+    return all_of_them()
+
+
+def line(value: Any) -> bytes:
+    """One line of NDJSON."""
+    return json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def problem_line(error: ProblemError, instance: str) -> bytes:
+    """The last line of a stream that could not be finished."""
+    return line({"problem": error.body(instance)})
+
+
+def event(name: str, data: Any, number: int | str | None = None) -> bytes:
+    """One server-sent event; its number comes back as ``Last-Event-ID``."""
+    head = "" if number is None else f"id: {number}\n"
+    return f"{head}event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+
+def comment(text: str) -> bytes:
+    """A line that event streams ignore, which keeps connections open."""
+    return f": {text}\n\n".encode()
+
+
+class OpenStreams:
+    """Counts the streams that are open and refuses more than there may be."""
+
+    def __init__(self, most: int, gauge: Gauge) -> None:
+        self._most = most
+        self._gauge = gauge
+        self._open = 0
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Room for one; ProblemError 503 if there is none."""
+        if self._open >= self._most:
+            raise ProblemError("unavailable", f"{self._most} streams are open", headers=RETRY_SOON)
+        self._open += 1
+        self._gauge.set(self._open)
+        try:
+            yield
+        finally:
+            self._open -= 1
+            self._gauge.set(self._open)

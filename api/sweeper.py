@@ -1,0 +1,120 @@
+"""What goes on beside requests: leases that ran out end, and bells ring for what waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from api.bells import Bells
+from api.database import Database
+from api.observing import Metrics
+from api.settings import Settings
+from db.farm.farm import Farm
+from db.farm.states import JobKind, JobState
+from mapper.errors import NestmapError
+
+#: Called with jobs that wait for a solver worker; a hint that may be lost or doubled.
+RingWork = Callable[[Sequence[tuple[str, JobKind]]], None]
+#: A bell that nobody has answered is rung again after this time.
+RING_AGAIN_S = 30.0
+_GAUGES_S = 5.0
+_OPEN = (JobState.QUEUED, JobState.LEASED)
+
+
+class Sweeper:
+    """The loops of one application, between :meth:`start` and :meth:`close`.
+
+    Correctness needs none of them: they end leases early that a claim would end late, and wake
+    those who would look again by themselves.
+    """
+
+    def __init__(
+        self,
+        farm: Farm,
+        database: Database,
+        bells: Bells,
+        metrics: Metrics,
+        settings: Settings,
+        logger: Any,
+        ring: RingWork | None,
+    ) -> None:
+        self._farm = farm
+        self._database = database
+        self._bells = bells
+        self._metrics = metrics
+        self._settings = settings
+        self._logger = logger
+        self._ring = ring
+        self._work = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin; in the loop that serves requests."""
+        loops = (
+            self._every(self._settings.sweep_s, self._expire),
+            self._every(self._settings.lease_poll_s, self._wake_boards),
+            self._every(_GAUGES_S, self._count),
+            self._ring_solvers(),
+        )
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+
+    async def close(self) -> None:
+        """Stop every loop."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    def ring_work(self) -> None:
+        """Something may wait for a solver worker: look now, not at the next turn."""
+        self._work.set()
+
+    async def _every(self, seconds: float, step: Callable[[], Any]) -> None:
+        while True:
+            await self._guarded(step)
+            await asyncio.sleep(seconds)
+
+    async def _guarded(self, step: Callable[[], Any]) -> None:
+        """A database that is away for a moment stops no loop."""
+        try:
+            await step()
+        except NestmapError as error:
+            self._logger.error("sweeper", step=step.__name__, error=str(error)[:500])
+            await asyncio.sleep(1.0)
+
+    async def _expire(self) -> None:
+        swept = await self._database(self._farm.jobs.expire)
+        if swept.expired:
+            self._metrics.expired.inc(len(swept.expired))
+            self.ring_work()
+        self._bells.ring(swept.ended_runs)
+
+    async def _wake_boards(self) -> None:
+        """One query for all boards that wait, whatever their number."""
+        listening = set(self._bells.names)
+        if any(name.startswith("dev_") for name in listening):
+            waiting = await self._database(self._farm.jobs.waiting_boards)
+            self._bells.ring(listening.intersection(waiting))
+
+    async def _count(self) -> None:
+        counts = await self._database(self._farm.jobs.counts)
+        for kind in JobKind:
+            for state in _OPEN:
+                number = counts.get((kind, state), 0)
+                self._metrics.jobs.labels(kind.value, state.value).set(number)
+
+    async def _ring_solvers(self) -> None:
+        while True:
+            self._work.clear()
+            if self._ring is not None:
+                await self._guarded(self._ring_now)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.sweep_s):
+                    await self._work.wait()
+
+    async def _ring_now(self) -> None:
+        waiting = await self._database(self._farm.jobs.unrung, RING_AGAIN_S)
+        if waiting and self._ring is not None:
+            self._ring(waiting)
