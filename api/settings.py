@@ -26,7 +26,7 @@ class Settings(BaseSettings):
     store: SecretStr = SecretStr("nestmap.sqlite3")
     """An SQLite file or a database URL."""
 
-    log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
     metrics_open: bool = False
     """Whether /metrics answers without a token, for a scraper on a private network."""
     docs_open: bool = True
@@ -34,35 +34,35 @@ class Settings(BaseSettings):
     secure_cookies: bool = False
     """Set it behind TLS: the dashboard's cookie is then never sent over plain HTTP."""
 
-    body_bytes: int = Field(2**20, ge=1024, le=64 * 2**20)
+    body_bytes: int = Field(default=2**20, ge=1024, le=64 * 2**20)
     """Most bytes of a request's body."""
-    body_timeout_s: float = Field(20.0, gt=0, le=600)
+    body_timeout_s: float = Field(default=20.0, gt=0, le=600)
     """Seconds in which a body has to arrive, however slowly it is sent."""
 
-    database_threads: int = Field(8, ge=1, le=14)
+    database_threads: int = Field(default=8, ge=1, le=14)
     """Threads that talk to the database; the pool of connections has 15 at most."""
-    default_wait_s: float = Field(10.0, ge=0, le=60)
+    default_wait_s: float = Field(default=10.0, ge=0, le=60)
     """Seconds that a request for long work waits, unless `Prefer: wait=N` says otherwise."""
-    max_wait_s: float = Field(60.0, ge=0, le=600)
-    solve_time_s: float = Field(300.0, gt=0, le=86_400)
+    max_wait_s: float = Field(default=60.0, ge=0, le=600)
+    solve_time_s: float = Field(default=300.0, gt=0, le=86_400)
     """Most seconds that one piece of solving may take."""
-    operation_keep_s: float = Field(86_400.0, gt=0)
+    operation_keep_s: float = Field(default=86_400.0, gt=0)
     """How long a finished operation can be fetched."""
 
-    lease_poll_s: float = Field(0.1, ge=0.01, le=60)
+    lease_poll_s: float = Field(default=0.1, ge=0.01, le=60)
     """How often the queue is looked at for waiting boards, all of them in one query."""
-    max_long_poll_s: float = Field(50.0, ge=0, le=300)
-    sweep_s: float = Field(1.0, ge=0.05, le=60)
+    max_long_poll_s: float = Field(default=50.0, ge=0, le=300)
+    sweep_s: float = Field(default=1.0, ge=0.05, le=60)
     """How often leases that ran out are ended."""
-    event_poll_s: float = Field(1.0, ge=0.02, le=60)
-    event_heartbeat_s: float = Field(15.0, ge=0.05, le=300)
+    event_poll_s: float = Field(default=1.0, ge=0.02, le=60)
+    event_heartbeat_s: float = Field(default=15.0, ge=0.05, le=300)
     """How often an open event stream gets a comment, so that proxies keep it open."""
-    max_streams: int = Field(200, ge=1, le=100_000)
+    max_streams: int = Field(default=200, ge=1, le=100_000)
     """Most event streams and exports open at once."""
 
-    failed_logins_per_minute: int = Field(30, ge=1, le=100_000)
+    failed_logins_per_minute: int = Field(default=30, ge=1, le=100_000)
     """Failed authentications from one address before it is told to wait."""
-    token_cache_s: float = Field(2.0, ge=0, le=60)
+    token_cache_s: float = Field(default=2.0, ge=0, le=60)
     """How long a verified token is not looked up again; this process forgets it at once when
     it is revoked here, others after this time."""
 
