@@ -18,12 +18,12 @@ from mapper.errors import InputError, Problem
 from mapper.measurement import Timed
 from nestmap.tasks.context import Context
 from nestmap.tasks.replies import Replies
-from nestmap.tasks.request_fields import Envelope, RestrictionTexts, read_device
+from nestmap.tasks.request_fields import Envelope, read_device
 from nestmap.tasks.run_requests import ProposeRequest, read_propose
 from nestmap.tasks.run_search import RunSearch, Variant
 from nestmap.tasks.workload_files import SOURCE, Spool, artifacts_of, workload_json
 from nestmap.tuning.candidates import Candidate
-from nestmap.tuning.policy import DEFAULT_TIMEOUTS, device_identity, recorded_candidates
+from nestmap.tuning.policy import device_identity, recorded_candidates
 
 JOB_SCHEMA = "nestmap/measure-job/1"
 
@@ -46,7 +46,7 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
     spool = Spool(request.spool, replies)
     state = _Workloads(request, spool)
     batch = search.batches[-1]
-    timeout_s = DEFAULT_TIMEOUTS.timeout_s(_best_ms(search, request))
+    timeout_s = request.run.timeouts.timeout_s(_best_ms(search, request))
     for candidate in batch:
         context.watch.tick()
         workload = state.of(variants[candidate.subject_index], candidate)
@@ -56,7 +56,11 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
             "device": {"name": profile.name, "facts": device_identity(request.facts)},
             "studies": [_study(variant, request) for variant in variants],
             "exhausted": search.exhausted,
-            "state": {"batches": [*sizes, len(batch)], "workloads": state.known},
+            "state": {
+                "batches": [*sizes, len(batch)],
+                "workloads": state.known,
+                "programs": [variant.program_hash for variant in variants],
+            },
             "report": {"refused": search.refused[refused_before:]},
         }
     )
@@ -74,7 +78,7 @@ def _variant(request: ProposeRequest, name: str | None, context: Context) -> Var
     known = context.spaces.of(fields)
     subject = known.request.subject
     subject.require_program()
-    part = known.part(RestrictionTexts(), True, context.watch)
+    part = known.part(request.run.restrictions, True, context.watch)
     recorded = recorded_candidates(subject, part.space, request.facts)
     program_hash = content_hash(canonical_json(subject.to_json()))
     return Variant(subject, part, program_hash, recorded)

@@ -15,18 +15,25 @@ from mapper.errors import InputError, NestmapError, Problem
 from mapper.measurement import Outcome
 from mapper.profiles import profile_names
 from nestmap.kernel_bench.record_files import device_folder
-from nestmap.tasks.request_fields import Envelope, Fields, read_mode
-from nestmap.tuning.policy import TUNING_PROTOCOL
+from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts, read_mode
+from nestmap.tuning.policy import DEFAULT_TIMEOUTS, TUNING_PROTOCOL, TimeoutPolicy
 from worker.measuring.settings import Protocol
 from worker.measuring.wire import BadMessage, outcome_from_json
 
-REQUEST_FIELDS = ("subject", "variants", "mode", "seed", "strategy", "protocol")
-STRATEGIES = ("random",)
+SUBJECT = "subject"
+OWN_FIELDS = (
+    "variants", "mode", "seed", "strategy", "protocol", "pin", "forbid", "timeout_s",
+)  # fmt: skip
+#: What the API keeps of a request beside what a proposal needs.
+OTHER_FIELDS = ("schema", "device", "budget", "label", "priority", "low_water")
+#: ``auto`` leaves the choice to us.
+STRATEGIES = ("auto", "random")
+MOST_TIMEOUT_S = 6 * 3600.0
 #: Variants of a layer that are tuned unless others are asked for, as ``nestmap tune`` does.
 TUNED_VARIANTS = ("direct", "partial")
 MOST_VARIANTS = 16
 MOST_CANDIDATES = 64
-MOST_IN_BATCHES = 1_000_000
+NOTHING = RestrictionTexts()
 
 #: A candidate of a run: the variant's place among the run's, and its id.
 Place = tuple[int, str]
@@ -40,8 +47,10 @@ class RunRequest:
     variants: tuple[str | None, ...]
     mode: Mode
     seed: int = 0
-    strategy: str = "random"
+    strategy: str = "auto"
     protocol: Protocol = TUNING_PROTOCOL
+    restrictions: RestrictionTexts = NOTHING
+    timeouts: TimeoutPolicy = DEFAULT_TIMEOUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +105,7 @@ def read_propose(envelope: Envelope) -> ProposeRequest:
 def read_run(value: JsonObject) -> RunRequest:
     """A run's request; InputError points below ``/run``."""
     reader = JsonReader()
-    reader.object(value, "/run", ("subject",), REQUEST_FIELDS[1:])
+    reader.object(value, "/run", (SUBJECT,), (*OWN_FIELDS, *OTHER_FIELDS))
     subject = value.get("subject")
     if not isinstance(subject, dict):
         reader.fail("/run/subject", "not a subject", kind_of(subject), "an object")
@@ -104,10 +113,19 @@ def read_run(value: JsonObject) -> RunRequest:
     seed = value.get("seed", 0)
     if reader.integer(seed, "/run/seed") is None or not 0 <= cast("int", seed) < 2**63:
         reader.fail("/run/seed", "out of range", kind_of(seed), "0 to 2^63 - 1")
-    strategy = value.get("strategy", "random")
+    strategy = value.get("strategy", "auto")
     if strategy not in STRATEGIES:
         reader.fail("/run/strategy", "no such strategy", kind_of(strategy), ", ".join(STRATEGIES))
+    pins, forbids = (
+        reader.items(value.get(name) or [], f"/run/{name}", reader.text)
+        for name in ("pin", "forbid")
+    )
+    most_s = reader.number(value.get("timeout_s", DEFAULT_TIMEOUTS.most_s), "/run/timeout_s")
+    if most_s is not None and not 0 < most_s <= MOST_TIMEOUT_S:
+        reader.fail("/run/timeout_s", "out of range", str(most_s), f"up to {MOST_TIMEOUT_S}")
     reader.finish()
+    assert most_s is not None
+    least_s = min(DEFAULT_TIMEOUTS.least_s, most_s)
     return RunRequest(
         cast("JsonObject", subject),
         variants,
@@ -115,13 +133,17 @@ def read_run(value: JsonObject) -> RunRequest:
         cast("int", seed),
         str(strategy),
         _protocol(value.get("protocol")),
+        RestrictionTexts(pins, forbids),
+        TimeoutPolicy(least_s, most_s, DEFAULT_TIMEOUTS.factor),
     )
 
 
 def _variants(reader: JsonReader, value: JsonObject, subject: object) -> tuple[str | None, ...]:
     given = value.get("variants")
+    if not _is_layer(subject):
+        return (None,)
     if given is None:
-        return TUNED_VARIANTS if _is_layer(subject) else (None,)
+        return TUNED_VARIANTS
     names = reader.items(given, "/run/variants", reader.text)
     if not 1 <= len(names) <= MOST_VARIANTS or len(set(names)) < len(names):
         reader.fail("/run/variants", "too few, too many or twice the same", str(len(names)),

@@ -150,5 +150,6 @@ def _strategy(
     name: str, sources: Sequence[Source], profile: DeviceProfile, seed: int, search: RunSearch
 ) -> Strategy:
     """The strategy of a name (run_requests.STRATEGIES)."""
-    assert name == "random"
+    if name not in ("auto", "random"):
+        raise AssertionError(f"no strategy {name}")
     return RandomStrategy(sources, profile, seed, search.draw, search.refuse)

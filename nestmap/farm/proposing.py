@@ -1,0 +1,140 @@
+"""A ``propose`` job: what the store knows goes to a solver child, what it finds comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from api.solver_pool import SolverLimits, SolverPool
+from db.farm.farm import Farm
+from db.farm.job_records import Job
+from db.farm.records import Board
+from db.farm.run_records import (
+    ArtifactContent,
+    DeviceState,
+    OwnedStudy,
+    Proposal,
+    ProposedCandidate,
+    RunHistory,
+    StudySpec,
+)
+from db.records import CandidateRecord
+from mapper.errors import InputError, StoreError
+from worker.measuring.wire import outcome_to_json
+
+#: A batch is at least as large as what may be waiting, so that what is told of it is complete.
+MOST_CANDIDATES = 64
+_LEAST_CANDIDATES = 4
+
+
+async def propose(job: Job, farm: Farm, pool: SolverPool, limits: SolverLimits) -> Proposal:
+    """The next candidates of the job's run.
+
+    Raises SolverProblem where the child finds none, InputError for a run that is not to be had.
+    """
+    if job.run_id is None:
+        raise InputError("a propose job without a run")
+    history = await asyncio.to_thread(farm.runs.history, job.run_id)
+    board = await asyncio.to_thread(farm.boards.board, history.run.board_id)
+    with tempfile.TemporaryDirectory(prefix="nestmap-propose-") as folder:
+        answer = await pool.ask(propose_request(history, board, folder), limits)
+        return await asyncio.to_thread(_proposal, answer.items, answer.end, Path(folder))
+
+
+def propose_request(history: RunHistory, board: Board, spool: str) -> dict[str, Any]:
+    """What a child is asked: all that the store knows of a run."""
+    run = history.run
+    state = history.strategy_state if isinstance(history.strategy_state, dict) else {}
+    variant_of = _variants(history.studies, state)
+    measured = [
+        [variant_of[study], candidate, outcome_to_json(outcome)]
+        for (study, candidate), outcome in history.measured.items()
+        if study in variant_of
+    ]
+    lost = [[variant_of[s], c] for s, c in sorted(history.lost_candidates) if s in variant_of]
+    return {
+        "kind": "propose",
+        "run_id": run.id,
+        "run": dict(run.request),
+        "device": {"profile": _profile(board), "facts": _texts(board.facts)},
+        "history": {"measured": measured, "lost": lost, "state": state},
+        "count": _count(history),
+        "spool": spool,
+    }
+
+
+def _count(history: RunHistory) -> int:
+    """How many to propose: it depends on the run and on what it has proposed, not on times."""
+    run = history.run
+    wanted = min(MOST_CANDIDATES, max(_LEAST_CANDIDATES, 2 * run.low_water))
+    if run.budget_candidates is None:
+        return wanted
+    return max(1, min(wanted, run.budget_candidates - run.progress.proposed))
+
+
+def _variants(studies: Iterable[OwnedStudy], state: dict[str, Any]) -> dict[int, int]:
+    """For each study the place of its variant among the run's.
+
+    Studies of one variant on several states of the device's software are one to the strategy.
+    """
+    known = state.get("programs", [])
+    return {s.study_id: known.index(s.program_hash) for s in studies if s.program_hash in known}
+
+
+def _profile(board: Board) -> object:
+    if board.profile is not None:
+        return board.profile
+    stated = board.facts.get("profile")
+    if isinstance(stated, str):
+        try:
+            return json.loads(stated)
+        except ValueError:
+            return stated
+    return stated
+
+
+def _texts(facts: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in facts.items() if name != "profile"}
+
+
+def _proposal(items: list[dict[str, Any]], end: dict[str, Any], folder: Path) -> Proposal:
+    """The child's items, with the bytes of the artifacts that it has written."""
+    artifacts: list[ArtifactContent] = []
+    candidates: list[ProposedCandidate] = []
+    try:
+        for item in items:
+            if "artifact" in item:
+                entry = item["artifact"]
+                data = (folder / entry["hash"]).read_bytes()
+                artifacts.append(ArtifactContent(data, entry["media_type"]))
+            else:
+                entry = item["candidate"]
+                candidates.append(
+                    ProposedCandidate(
+                        entry["study"],
+                        CandidateRecord(**entry["record"]),
+                        entry["payload"],
+                        tuple(entry["artifacts"]),
+                    )
+                )
+        studies = tuple(
+            StudySpec(
+                s["program_schema"], json.dumps(s["program"]), s["variant"], s["mode"], s["seed"]
+            )
+            for s in end["studies"]
+        )
+        return Proposal(
+            DeviceState(end["device"]["name"], end["device"]["facts"]),
+            studies,
+            tuple(candidates),
+            tuple(artifacts),
+            end["exhausted"],
+            end["state"],
+            end["report"],
+        )
+    except (KeyError, TypeError, OSError) as error:
+        raise StoreError(f"a solver child's proposal is none: {error!r}") from error

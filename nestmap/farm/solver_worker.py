@@ -1,0 +1,121 @@
+"""A solver worker of a farm: hears bells, claims jobs, works on them in limited children.
+
+Celery's own processes hear the bells; each holds one connection to the store and one solver
+child, which it keeps warm. A process that dies takes its bell back to the queue, and its lease
+runs out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from functools import partial
+from typing import Any
+
+from celery import Celery, signals
+
+from api.solver_pool import PoolSettings, SolverLimits, SolverPool, SolverProblem
+from db.farm.farm import Farm
+from mapper.errors import NestmapError
+from nestmap.farm.celery_app import QUEUE, TASK, celery_app, declare_queues
+from nestmap.farm.embedded import WORK
+from nestmap.farm.work import LEASE_S, work_on
+
+_MAX_ID = 64
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerProcess:
+    """What one of Celery's processes keeps between bells."""
+
+    def __init__(self, store: str, limits: SolverLimits, lease_s: float) -> None:
+        self._store = store
+        self._limits = limits
+        self._lease_s = lease_s
+        self._runner: asyncio.Runner | None = None
+        self._farm: Farm | None = None
+        self._pool: SolverPool | None = None
+        self._owner = f"{socket.gethostname()}/{os.getpid()}"
+
+    def work(self, job_id: str) -> str:
+        """Claim the job of a bell and work on it; ``none`` where somebody else has it."""
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+            self._owner = f"{socket.gethostname()}/{os.getpid()}"
+        return self._runner.run(self._work(job_id))
+
+    def close(self) -> None:
+        """End the child, and close the store."""
+        if self._runner is not None:
+            if self._pool is not None:
+                self._runner.run(self._pool.close())
+            self._runner.close()
+        if self._farm is not None:
+            self._farm.close()
+        self._runner = self._pool = self._farm = None
+
+    async def _work(self, job_id: str) -> str:
+        # Opened here and not before: connections do not survive a fork.
+        if self._farm is None:
+            self._farm = await asyncio.to_thread(partial(Farm.open, self._store, connections=4))
+        if self._pool is None:
+            pool = SolverPool(PoolSettings(children=1, limits=self._limits))
+            await pool.start()
+            self._pool = pool
+        farm = self._farm
+        claim = await asyncio.to_thread(
+            partial(farm.jobs.claim_work, WORK, self._owner, lease_s=self._lease_s, job_id=job_id)
+        )
+        if claim is None:
+            return "none"
+        return await work_on(claim, farm, self._pool, self._lease_s)
+
+
+def worker_app(
+    broker_url: str, store: str, limits: SolverLimits | None = None, lease_s: float = LEASE_S
+) -> Celery:
+    """The application with its one task, for a worker on this host."""
+    app = celery_app(broker_url)
+    process = WorkerProcess(store, limits or SolverLimits(), lease_s)
+
+    def work(job_id: str) -> None:
+        if not isinstance(job_id, str) or len(job_id) > _MAX_ID:
+            return  # no bell of ours
+        try:
+            process.work(job_id)
+        except (NestmapError, SolverProblem) as error:
+            # The job waits in the store, or its lease runs out: the sweeper rings again.
+            logger.warning("%s was not worked on: %s", job_id, error)
+
+    app.task(work, name=TASK, ignore_result=True)
+
+    @signals.worker_process_shutdown.connect(weak=False)
+    def _close(**more: Any) -> None:
+        del more
+        process.close()
+
+    return app
+
+
+def run_worker(
+    broker_url: str,
+    store: str,
+    *,
+    processes: int,
+    limits: SolverLimits,
+    log_level: str = "WARNING",
+    lease_s: float = LEASE_S,
+) -> None:
+    """Work until a signal comes: SIGTERM and SIGINT let jobs under way end first."""
+    app = worker_app(broker_url, store, limits, lease_s)
+    declare_queues(app)
+    app.worker_main(
+        [
+            "worker", "--pool=prefork", f"--concurrency={processes}", f"--queues={QUEUE}",
+            "--without-gossip", "--without-mingle", "--without-heartbeat",
+            f"--loglevel={log_level}", f"--hostname=solver-{os.getpid()}@%h",
+        ]
+    )  # fmt: skip
