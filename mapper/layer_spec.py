@@ -472,10 +472,3 @@ VGG16: dict[str, LayerSpec] = {
 VGG16_UNIQUE: tuple[str, ...] = tuple(
     f"vgg16/{number}" for number in (0, 2, 5, 7, 10, 12, 17, 19, 24)
 )
-
-
-def named_layer(name: str) -> LayerSpec:
-    """A layer by name; InputError lists the names."""
-    if name not in VGG16:
-        raise InputError(Problem("layer", "no layer of this name", repr(name), ", ".join(VGG16)))
-    return VGG16[name]

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
         UnsatisfiableError,
     )
     from mapper.host_plan import HostPlan
-    from mapper.layer_spec import LayerSpec, named_layer
+    from mapper.layer_sets import named_layer
+    from mapper.layer_spec import Activation, DType, LayerSpec, Layout
     from mapper.pipeline import (
         Subject,
         assignment_from_json,
@@ -84,7 +85,10 @@ _HOME: dict[str, str] = {
     "UnsatisfiableError": "mapper.errors",
     "HostPlan": "mapper.host_plan",
     "LayerSpec": "mapper.layer_spec",
-    "named_layer": "mapper.layer_spec",
+    "Activation": "mapper.layer_spec",
+    "DType": "mapper.layer_spec",
+    "Layout": "mapper.layer_spec",
+    "named_layer": "mapper.layer_sets",
     "Subject": "mapper.pipeline",
     "assignment_from_json": "mapper.pipeline",
     "assignment_to_json": "mapper.pipeline",
@@ -124,12 +128,15 @@ _HOME: dict[str, str] = {
 }
 
 __all__ = [
+    "Activation",
     "Constraint",
+    "DType",
     "DeviceError",
     "DeviceProfile",
     "HostPlan",
     "InputError",
     "LayerSpec",
+    "Layout",
     "LimitError",
     "Mappings",
     "Measure",

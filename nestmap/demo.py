@@ -15,7 +15,7 @@ from rich.console import Console
 
 from db.store import Store
 from mapper.errors import NestmapError
-from mapper.layer_spec import named_layer
+from mapper.layer_sets import named_layer
 from mapper.pipeline import subject_of_layer
 from nestmap.cli.exit_codes import ExitCode, exit_code_of
 from nestmap.cli.output import write_problems, write_table, write_text

@@ -76,7 +76,7 @@ def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[int, str]]]:
 class Expr:
     """An immutable polynomial; build it with :func:`const`, :func:`symbol` and operators."""
 
-    __slots__ = ("_ends", "_hash", "_mentions", "_symbols", "terms")
+    __slots__ = ("_ends", "_hash", "_mentions", "_symbols", "_text", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms = terms
@@ -85,6 +85,7 @@ class Expr:
         self._mentions: frozenset[str] | None = None
         # Not known yet: the empty tuple.
         self._ends: tuple[int, int] | tuple[()] | None = ()
+        self._text = ""
 
     @staticmethod
     def from_terms(terms: Mapping[Monomial, int]) -> Expr:
@@ -182,6 +183,11 @@ class Expr:
         return result if total is None else total + result
 
     def __str__(self) -> str:
+        if not self._text:
+            self._text = self._written()
+        return self._text
+
+    def _written(self) -> str:
         if not self.terms:
             return "0"
         text = ""

@@ -35,8 +35,9 @@ def global_name(name: str) -> str:
 
 def comment_text(text: str) -> str:
     """Text that stays inside a C comment, whatever names it is made of."""
-    printable = "".join(c if c.isprintable() and c != "\\" else "?" for c in text)
-    return printable.replace("*/", "* /").replace("/*", "/ *")
+    if not text.isprintable() or "\\" in text:
+        text = "".join(c if c.isprintable() and c != "\\" else "?" for c in text)
+    return text.replace("*/", "* /").replace("/*", "/ *")
 
 
 def lane_name(lane: int) -> str:

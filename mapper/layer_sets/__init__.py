@@ -74,6 +74,10 @@ def layer_of_name(name: str) -> LayerSpec:
     return found
 
 
+#: What :mod:`nestmap` calls it.
+named_layer = layer_of_name
+
+
 def is_layer_name(name: str) -> bool:
     """Whether :func:`layer_of_name` knows it."""
     return name in VGG16 or _listed(name) is not None

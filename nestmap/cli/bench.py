@@ -10,6 +10,7 @@ import typer
 
 from nestmap.cli.bench_completeness import completeness
 from nestmap.cli.bench_cpu import cpu
+from nestmap.cli.bench_generation import generation
 from nestmap.cli.bench_gpu import gpu
 from nestmap.cli.bench_joint import joint
 from nestmap.cli.bench_search import search
@@ -29,6 +30,7 @@ app.command()(joint)
 app.command()(spaces)
 app.command()(search)
 app.command()(completeness)
+app.command()(generation)
 app.command()(gpu)
 app.command()(cpu)
 
@@ -65,7 +67,8 @@ def layers(
 
     Exit code 1 if any fails. Ctrl-C keeps the finished parts; the same command goes on.
     """
-    from mapper.layer_spec import VGG16_UNIQUE, named_layer
+    from mapper.layer_sets import named_layer
+    from mapper.layer_spec import VGG16_UNIQUE
     from nestmap.tuning.campaign import (
         CAMPAIGN_VARIANTS,
         Limits,

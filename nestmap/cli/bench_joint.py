@@ -48,7 +48,8 @@ def joint(
     code 1 if any fails, with the assignment in the file. Ctrl-C keeps the finished cells; the
     same command goes on.
     """
-    from mapper.layer_spec import VGG16_UNIQUE, named_layer
+    from mapper.layer_sets import named_layer
+    from mapper.layer_spec import VGG16_UNIQUE
     from mapper.profiles import load_profile
     from mapper.variants import variant_program
     from nestmap.joint.campaign import CAMPAIGN_DEVICES, CAMPAIGN_VARIANTS, cells_of

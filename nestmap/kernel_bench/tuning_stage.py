@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mapper.ast_model.bounded_json import loads_bounded
+from mapper.ast_model.bounded_json import kind_of, loads_bounded
 from mapper.errors import InputError, Problem
 from mapper.layer_sets import layer_of_name, layer_set_names, load_layer_set
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import LAYER_SCHEMA, LayerSpec
 from mapper.tuning_records import TuningRecord, best_record
 from nestmap.kernel_bench.journal import Journal
 from nestmap.kernel_bench.pool import Deadlines, Pool
@@ -59,7 +59,7 @@ def chosen_layers(names: Sequence[str]) -> tuple[LayerSpec, ...]:
 def _layer_of_file(name: str) -> LayerSpec:
     value = loads_bounded(read_bounded(name), max_bytes=_MAX_BYTES, max_depth=_MAX_DEPTH)
     if not isinstance(value, dict):
-        raise InputError(Problem(name, "holds no layer", type(value).__name__, "nestmap/layer/1"))
+        raise InputError(Problem(name, "holds no layer", kind_of(value), LAYER_SCHEMA))
     return LayerSpec.from_json({"name": Path(name).stem, **value})
 
 

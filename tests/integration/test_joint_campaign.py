@@ -12,7 +12,8 @@ import secrets
 
 import pytest
 
-from mapper.layer_spec import VGG16_UNIQUE, named_layer
+from mapper.layer_sets import named_layer
+from mapper.layer_spec import VGG16_UNIQUE
 from nestmap.joint.campaign import CAMPAIGN_DEVICES, CAMPAIGN_VARIANTS, Cell, run_cell
 
 FRESH_SEED = int(os.environ.get("NESTMAP_CAMPAIGN_SEED", secrets.randbelow(2**31)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
-from mapper.layer_spec import named_layer
+from mapper.layer_sets import named_layer
 from mapper.pipeline import assignment_from_json, derive_space, generate_kernels, subject_of_layer
 from mapper.profiles import load_profile
 from mapper.solver.space import check

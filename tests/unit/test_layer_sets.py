@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+import nestmap
 from mapper.errors import InputError
-from mapper.layer_sets import layer_of_name, layer_set_names, load_layer_set
-from mapper.layer_spec import VGG16_UNIQUE, named_layer
+from mapper.layer_sets import layer_of_name, layer_set_names, load_layer_set, named_layer
+from mapper.layer_spec import VGG16, VGG16_UNIQUE
 
 NETWORKS = ("vgg16", "resnet50", "squeezenet1_0", "squeezenet1_1", "googlenet", "mobilenet_v2")
 
@@ -78,17 +79,18 @@ def test_the_operations_of_boda_have_its_sizes_and_flops():
 
 def test_the_nine_layers_of_table_3_are_the_named_ones():
     listed = {item.layer.name: item.layer for item in load_layer_set("vgg16").layers}
-    assert listed == {name: named_layer(name) for name in VGG16_UNIQUE}
+    assert listed == {name: VGG16[name] for name in VGG16_UNIQUE}
 
 
 @pytest.mark.parametrize("name", layer_set_names())
 def test_every_layer_is_found_by_its_name(name: str):
     for item in load_layer_set(name).layers:
         assert layer_of_name(item.layer.name) == item.layer
+        assert nestmap.named_layer(item.layer.name) == item.layer
 
 
 def test_layers_of_the_network_that_are_equal_keep_their_names_of_table_3():
-    assert layer_of_name("vgg16/14") == named_layer("vgg16/14")
+    assert named_layer("vgg16/14") == VGG16["vgg16/14"]
 
 
 def test_an_unknown_layer_is_told_the_names_there_are():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from mapper.layer_spec import named_layer
+from mapper.layer_sets import named_layer
 from mapper.tuning_records import best_record, shipped_records
 from nestmap.cli import app, recorded
 from tests.unit.kernel_bench.records import SMALL, record

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from mapper.errors import DeviceError
-from mapper.layer_spec import LayerSpec, Layout, named_layer
+from mapper.layer_sets import named_layer
+from mapper.layer_spec import LayerSpec, Layout
 from mapper.pipeline import assignment_to_json, subject_of_layer
 from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench.bench_file import gpu_rows, gpu_summary, gpu_value

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mapper.errors import InputError
-from mapper.layer_spec import named_layer
+from mapper.layer_sets import named_layer
 from mapper.tuning_records import (
     best_record,
     front_of,

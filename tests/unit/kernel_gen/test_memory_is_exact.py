@@ -7,7 +7,7 @@ import pytest
 from mapper.constraint_rules.evaluation import evaluate_term
 from mapper.constraint_rules.predicate import Compare
 from mapper.constraint_rules.rule import Mode, RuleOptions
-from mapper.layer_spec import named_layer
+from mapper.layer_sets import named_layer
 from mapper.pipeline import Assignment, derive_space, generate_kernels, subject_of_layer
 from mapper.profiles import load_profile
 from mapper.solver.sampling import sample

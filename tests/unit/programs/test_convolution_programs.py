@@ -14,7 +14,8 @@ from mapper.ast_model.index_expr import Expr, symbol
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.nest import NestMap
 from mapper.ast_model.nest_codec import nest_from_json
-from mapper.layer_spec import LayerSpec, named_layer
+from mapper.layer_sets import named_layer
+from mapper.layer_spec import LayerSpec
 from mapper.programs.direct_convolution import direct_convolution
 from mapper.programs.high_level import high_level_convolution
 from mapper.programs.partial_convolution import partial_convolution

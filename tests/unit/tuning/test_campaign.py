@@ -10,7 +10,8 @@ import pytest
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, LimitError
-from mapper.layer_spec import VGG16_UNIQUE, LayerSpec, named_layer
+from mapper.layer_sets import named_layer
+from mapper.layer_spec import VGG16_UNIQUE, LayerSpec
 from mapper.measurement import CompileError, Outcome, Timeout, Wrong
 from mapper.pipeline import (
     assignment_from_json,
