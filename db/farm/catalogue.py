@@ -1,0 +1,71 @@
+"""What was stored by content, in lists: programs and layers, candidates by their ids, and to
+which boards an artifact belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import select
+
+from db.farm.checking import checked_hash, checked_integer, checked_limit, checked_text
+from db.farm.tables import RunArtifactRow, RunRow
+from db.records import CandidateRecord, StoredProgram
+from db.tables import CandidateRow, ProgramRow
+from db.transactions import Transactions
+
+MOST_CANDIDATES = 1_000
+
+
+class Catalogue:
+    """Reads in lists what :class:`db.store.Store` reads one by one."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def documents(
+        self, schemas: Iterable[str], *, after: str = "", limit: int = 100
+    ) -> tuple[StoredProgram, ...]:
+        """Stored documents of these schemas (programs and layers), by hash, from behind
+        ``after``."""
+        wanted = [checked_text("schema", schema) for schema in schemas]
+        rows = (
+            select(ProgramRow)
+            .where(ProgramRow.schema.in_(wanted), ProgramRow.hash > checked_text("after", after))
+            .order_by(ProgramRow.hash)
+            .limit(checked_limit(limit))
+        )
+        with self._transactions.read() as session:
+            found = session.scalars(rows)
+            return tuple(StoredProgram(row.hash, row.schema, row.json_text) for row in found)
+
+    def candidates(self, ids: Iterable[str]) -> dict[str, CandidateRecord]:
+        """Those of these candidates that are stored, by id; at most 1,000 of them."""
+        wanted = {checked_hash("candidate", candidate_id) for candidate_id in ids}
+        checked_integer("candidates", len(wanted), 0, MOST_CANDIDATES)
+        rows = select(CandidateRow).where(CandidateRow.id.in_(wanted))
+        with self._transactions.read() as session:
+            return {
+                row.id: CandidateRecord(
+                    program_hash=row.program_hash,
+                    parameters=row.parameters,
+                    mapping=row.mapping,
+                    local_sizes=row.local_sizes,
+                    source_hash=row.source_hash,
+                    memory_bytes=row.memory_bytes,
+                    nestmap_version=row.nestmap_version,
+                )
+                for row in session.scalars(rows)
+            }
+
+    def artifact_is_for_board(self, name: str, board_id: str) -> bool:
+        """Whether a run on this board refers to the artifact."""
+        rows = (
+            select(RunArtifactRow.run_id)
+            .join(RunRow, RunRow.id == RunArtifactRow.run_id)
+            .where(
+                RunArtifactRow.hash == checked_hash("artifact", name),
+                RunRow.board_id == checked_text("board_id", board_id),
+            )
+        )
+        with self._transactions.read() as session:
+            return session.execute(rows.limit(1)).first() is not None
