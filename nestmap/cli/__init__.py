@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from nestmap import __version__
-from nestmap.cli import bench, check, constraints, database, devices, front, kernel, solve, tune
+from nestmap.cli import (
+    bench,
+    check,
+    constraints,
+    database,
+    devices,
+    front,
+    kernel,
+    solve,
+    tune,
+    worker,
+)
 from nestmap.cli.group import NestmapGroup
 
 app = typer.Typer(
@@ -48,6 +59,7 @@ app.command()(kernel.kernel)
 app.command()(tune.tune)
 app.command()(front.front)
 app.command()(devices.devices)
+app.command(context_settings=worker.CONTEXT)(worker.worker)
 app.add_typer(database.app, name="db")
 app.add_typer(bench.app, name="bench")
 
