@@ -20,7 +20,9 @@ from nestmap.cli import (
     devices,
     front,
     kernel,
+    serve,
     solve,
+    solver_worker,
     tune,
     worker,
 )
@@ -59,6 +61,8 @@ app.command()(kernel.kernel)
 app.command()(tune.tune)
 app.command()(front.front)
 app.command()(devices.devices)
+app.command()(serve.serve)
+app.command()(solver_worker.solver_worker)
 app.command(context_settings=worker.CONTEXT)(worker.worker)
 app.add_typer(database.app, name="db")
 app.add_typer(bench.app, name="bench")

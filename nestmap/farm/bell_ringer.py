@@ -45,6 +45,8 @@ class BellRinger:
             self._stopping = True
             self._news.notify()
         self._thread.join()
+        self._app.producer_pool.force_close_all()
+        self._app.pool.force_close_all()
         self._app.close()
 
     def ring(self, waiting: Sequence[tuple[str, JobKind]]) -> None:
