@@ -215,7 +215,7 @@ class Store:
         """All measurements of a study in the order in which they were stored."""
         rows = select(MeasurementRow).where(MeasurementRow.study_id == study.id)
         with self._transactions.read() as session:
-            return tuple(map(_measurement, session.scalars(rows.order_by(MeasurementRow.id))))
+            return tuple(map(stored_measurement, session.scalars(rows.order_by(MeasurementRow.id))))
 
     def outcomes(self, study: Study) -> dict[str, int]:
         """How many measurements ended in each kind of outcome, kinds of none included."""
@@ -284,7 +284,8 @@ def _study(row: StudyRow) -> Study:
     )
 
 
-def _measurement(row: MeasurementRow) -> StoredMeasurement:
+def stored_measurement(row: MeasurementRow) -> StoredMeasurement:
+    """A measurement; ``StoreError`` if its columns are no outcome."""
     try:
         outcome = decode_outcome(row.kind, row.detail, row.trials)
     except StoreError as error:

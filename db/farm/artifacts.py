@@ -124,6 +124,11 @@ def put_artifact(session: Session, content: ArtifactContent, name: str, now: dat
 
 
 def missing_artifacts(session: Session, names: set[str]) -> set[str]:
-    """Those that are not stored."""
-    found = session.scalars(select(ArtifactRow.hash).where(ArtifactRow.hash.in_(names)))
+    """Those that are not stored; the others cannot be pruned before the transaction's end."""
+    found = session.scalars(
+        select(ArtifactRow.hash)
+        .where(ArtifactRow.hash.in_(names))
+        .order_by(ArtifactRow.hash)
+        .with_for_update(read=True, key_share=True)
+    )
     return names - set(found)

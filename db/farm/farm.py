@@ -13,11 +13,14 @@ from sqlalchemy import Engine
 from db.engine import address_of, open_engine
 from db.farm.artifacts import Artifacts
 from db.farm.boards import Boards
+from db.farm.catalogue import Catalogue
 from db.farm.events import Events
 from db.farm.fronts import Fronts
 from db.farm.idempotency import Idempotency
 from db.farm.jobs import Jobs
+from db.farm.measurements import Measurements
 from db.farm.results import Results
+from db.farm.retention import Retention
 from db.farm.runs import Runs
 from db.farm.tokens import Enrolments, Tokens
 from db.store import Store
@@ -50,6 +53,9 @@ class Farm:
         self.artifacts = Artifacts(transactions, now)
         self.idempotency = Idempotency(transactions, now)
         self.fronts = Fronts(transactions)
+        self.measurements = Measurements(transactions)
+        self.retention = Retention(transactions, now)
+        self.catalogue = Catalogue(transactions)
         #: Programs, devices, studies, candidates and measurements of any origin.
         self.store = Store(engine, now)
 

@@ -105,8 +105,11 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
 
     ``InputError`` if a job refers to an artifact that is not there.
     """
+    # Rows that runs share are written in the order of their keys, table by table, so that two
+    # proposals at once never wait for each other in a circle.
     proposal = checked.proposal
-    for content, name in zip(proposal.artifacts, checked.artifact_hashes, strict=True):
+    contents = zip(checked.artifact_hashes, proposal.artifacts, strict=True)
+    for name, content in sorted(contents, key=lambda pair: pair[0]):
         put_artifact(session, content, name, now)
     wanted = {name for candidate in proposal.candidates for name in candidate.artifacts}
     missing = missing_artifacts(session, wanted)
@@ -116,11 +119,19 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
         )
     _insert_all(session, RunArtifactRow, [{"run_id": run.id, "hash": h} for h in sorted(wanted)])
     device_id = _device(session, proposal.device)
+    programs = {
+        program_hash: {"hash": program_hash, "schema": study.program_schema, "json_text": text}
+        for study, (program_hash, text) in zip(proposal.studies, checked.programs, strict=True)
+    }
+    _insert_all(session, ProgramRow, [programs[name] for name in sorted(programs)])
     studies = [
-        _study(session, run, study, program, device_id, now)
-        for study, program in zip(proposal.studies, checked.programs, strict=True)
+        _study(session, run, study, program_hash, device_id, now)
+        for study, (program_hash, _) in zip(proposal.studies, checked.programs, strict=True)
     ]
-    _insert_all(session, CandidateRow, [_candidate_values(c) for c in proposal.candidates])
+    candidates = {candidate.record.id: candidate for candidate in proposal.candidates}
+    _insert_all(
+        session, CandidateRow, [_candidate_values(candidates[name]) for name in sorted(candidates)]
+    )
     ids = new_identifiers(JOB_PREFIX, now, len(proposal.candidates))
     return _insert_all(
         session,
@@ -173,16 +184,10 @@ def _study(
     session: Session,
     run: RunRow,
     study: StudySpec,
-    program: tuple[str, str],
+    program_hash: str,
     device_id: int,
     now: datetime,
 ) -> int:
-    program_hash, text = program
-    insert_if_absent(
-        session,
-        ProgramRow,
-        {"hash": program_hash, "schema": study.program_schema, "json_text": text},
-    )
     key = {
         "program_hash": program_hash,
         "device_id": device_id,

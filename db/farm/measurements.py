@@ -1,0 +1,261 @@
+"""Measurements of any selection: pages, counts, and how a run got better over time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, func, select
+
+from db.farm.checking import checked_integer, checked_limit, checked_number
+from db.farm.errors import absent
+from db.farm.selection import Selection, conditions_of, studies_of
+from db.farm.tables import RunRow, RunStudyRow
+from db.records import StoredMeasurement
+from db.store import stored_measurement
+from db.tables import MeasurementRow, StudyRow
+from db.transactions import Transactions
+from mapper.errors import LimitError, Problem
+from mapper.measurement import OUTCOME_KINDS
+
+#: Timed measurements that one series goes through.
+MOST_OF_A_SERIES = 1_000_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StudiedMeasurement:
+    """A measurement with what its study is about. ``run_id`` and ``board_id`` are None for
+    what was tuned without the farm."""
+
+    measurement: StoredMeasurement
+    program_hash: str
+    variant: str
+    mode: str
+    device_id: int
+    run_id: str | None
+    board_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """A measurement that beat the best time before it; ``number`` counts outcomes of every
+    kind, from 1."""
+
+    number: int
+    at: datetime
+    time_ms: float
+    memory_bytes: int
+    candidate_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """The hypervolume (ms times bytes that the front dominates below the reference) after
+    ``number`` outcomes."""
+
+    number: int
+    at: datetime
+    hypervolume: float
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSeries:
+    """Hypervolume over time with its reference point: by default the worst of all points, so
+    that it only grows."""
+
+    reference_ms: float
+    reference_bytes: float
+    volumes: tuple[Volume, ...]
+
+
+class Measurements:
+    """Reads measurements. Their order is that in which they were stored."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def measurement(self, measurement_id: int) -> StudiedMeasurement:
+        """The measurement of an id; ``AbsentError`` if there is none."""
+        checked_integer("measurement", measurement_id)
+        with self._transactions.read() as session:
+            rows = _rows().where(MeasurementRow.id == measurement_id)
+            found = session.execute(rows).one_or_none()
+            if found is None:
+                raise absent("measurement", str(measurement_id))
+            return _studied(*found)
+
+    def page(
+        self,
+        selection: Selection,
+        *,
+        limit: int = 100,
+        after: int | None = None,
+        newest_first: bool = False,
+    ) -> tuple[StudiedMeasurement, ...]:
+        """Measurements from behind the one with id ``after`` (the last of the page before)."""
+        row = MeasurementRow
+        rows = _rows().where(row.study_id.in_(studies_of(selection)), *conditions_of(selection))
+        if after is not None:
+            checked_integer("after", after)
+            rows = rows.where(row.id < after if newest_first else row.id > after)
+        rows = rows.order_by(row.id.desc() if newest_first else row.id).limit(checked_limit(limit))
+        with self._transactions.read() as session:
+            return tuple(_studied(*found) for found in session.execute(rows))
+
+    def counts(self, selection: Selection) -> dict[str, int]:
+        """How many measurements ended in each kind of outcome, kinds of none included."""
+        rows = (
+            select(MeasurementRow.kind, func.count())
+            .where(MeasurementRow.study_id.in_(studies_of(selection)), *conditions_of(selection))
+            .group_by(MeasurementRow.kind)
+        )
+        with self._transactions.read() as session:
+            found = {kind: count for kind, count in session.execute(rows)}
+            return {kind: found.get(kind, 0) for kind in OUTCOME_KINDS}
+
+    def improvements(self, selection: Selection, *, limit: int = 1_000) -> tuple[Improvement, ...]:
+        """The best time so far, at each measurement that bettered it; thinned evenly to
+        ``limit``, first and last always among them."""
+        row = MeasurementRow
+        numbered = (
+            select(
+                row.id,
+                row.started_at,
+                row.time_ms,
+                row.memory_bytes,
+                row.candidate_id,
+                func.row_number().over(order_by=row.id).label("number"),
+                func.min(row.time_ms).over(order_by=row.id, rows=(None, -1)).label("best_before"),
+            )
+            .where(row.study_id.in_(studies_of(selection)), *conditions_of(selection))
+            .subquery()
+        )
+        better = numbered.c
+        rows = (
+            select(
+                better.number,
+                better.started_at,
+                better.time_ms,
+                better.memory_bytes,
+                better.candidate_id,
+            )
+            .where(
+                better.time_ms.is_not(None),
+                better.best_before.is_(None) | (better.time_ms < better.best_before),
+            )
+            .order_by(better.number)
+        )
+        checked_limit(limit)
+        with self._transactions.read() as session:
+            return _thinned([Improvement(*found) for found in session.execute(rows)], limit)
+
+    def hypervolume(
+        self,
+        selection: Selection,
+        *,
+        limit: int = 1_000,
+        reference: tuple[float, float] | None = None,
+    ) -> VolumeSeries:
+        """How much of time and memory the front dominates, at each measurement that changed
+        it; ``reference`` is ``(ms, bytes)``.
+
+        ``LimitError`` beyond a million timed measurements.
+        """
+        checked_limit(limit)
+        if reference is not None:
+            checked_number("reference.time_ms", reference[0], 0.0, 1e15)
+            checked_number("reference.memory_bytes", reference[1], 0.0, 1e19)
+        row = MeasurementRow
+        numbered = (
+            select(
+                row.started_at,
+                row.time_ms,
+                row.memory_bytes,
+                func.row_number().over(order_by=row.id).label("number"),
+            )
+            .where(row.study_id.in_(studies_of(selection)), *conditions_of(selection))
+            .subquery()
+        )
+        point = numbered.c
+        rows = (
+            select(point.number, point.started_at, point.time_ms, point.memory_bytes)
+            .where(point.time_ms.is_not(None))
+            .order_by(point.number)
+            .limit(MOST_OF_A_SERIES + 1)
+        )
+        with self._transactions.read() as session:
+            found = [(number, at, ms, size) for number, at, ms, size in session.execute(rows)]
+        if len(found) > MOST_OF_A_SERIES:
+            raise LimitError(
+                Problem("selection", "has too many measurements", allowed=f"{MOST_OF_A_SERIES}")
+            )
+        worst = (max((p[2] for p in found), default=0.0), max((p[3] for p in found), default=0))
+        ms, size = reference or worst
+        volumes = [
+            Volume(found[index][0], found[index][1], volume)
+            for index, volume in growing_volumes([(p[2], p[3]) for p in found], (ms, size))
+        ]
+        return VolumeSeries(ms, size, _thinned(volumes, limit))
+
+
+def growing_volumes(
+    points: Iterable[tuple[float, float]], reference: tuple[float, float]
+) -> Iterator[tuple[int, float]]:
+    """``(index, hypervolume)`` after each point that enlarges it; both coordinates are
+    minimised. Points that are not below the reference in both add nothing."""
+    front: list[tuple[float, float]] = []  # ascending in the first, descending in the second
+    volume = 0.0
+    for index, (first, second) in enumerate(points):
+        if first >= reference[0] or second >= reference[1]:
+            continue
+        place = bisect_left(front, (first, second))
+        if place and front[place - 1][1] <= second:
+            continue
+        if place < len(front) and front[place] == (first, second):
+            continue
+        end = place
+        while end < len(front) and front[end][1] >= second:
+            end += 1
+        # The new area: a staircase between this point's sides, step by step.
+        ceiling = front[place - 1][1] if place else reference[1]
+        left = first
+        for step in [*front[place:end], (front[end][0] if end < len(front) else reference[0], 0.0)]:
+            volume += (step[0] - left) * (ceiling - second)
+            left, ceiling = step
+        front[place:end] = [(first, second)]
+        yield index, volume
+
+
+def _rows() -> Select[*tuple[Any, ...]]:
+    return (
+        select(
+            MeasurementRow,
+            StudyRow.program_hash,
+            StudyRow.variant,
+            StudyRow.mode,
+            StudyRow.device_id,
+            RunRow.id,
+            RunRow.board_id,
+        )
+        .join(StudyRow, StudyRow.id == MeasurementRow.study_id)
+        .outerjoin(RunStudyRow, RunStudyRow.study_id == StudyRow.id)
+        .outerjoin(RunRow, RunRow.id == RunStudyRow.run_id)
+    )
+
+
+def _studied(row: MeasurementRow, *about: Any) -> StudiedMeasurement:
+    return StudiedMeasurement(stored_measurement(row), *about)
+
+
+def _thinned(values: list[T], limit: int) -> tuple[T, ...]:
+    if len(values) <= limit:
+        return tuple(values)
+    if limit == 1:
+        return (values[-1],)
+    last = len(values) - 1
+    return tuple(values[round(number * last / (limit - 1))] for number in range(limit))

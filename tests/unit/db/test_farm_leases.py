@@ -1,0 +1,304 @@
+"""Leases: one a board, ended once, stale writers refused, nothing lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from db.farm.errors import AbsentError, ConflictError, StaleLease
+from db.farm.farm import Farm
+from db.farm.job_records import Lease, NewJob
+from db.farm.states import AttemptEnd, EventKind, JobKind, JobState, RunState
+from mapper.errors import InputError
+from mapper.measurement import Crash
+from tests.unit.db.farm_values import (
+    FACTS,
+    Clock,
+    claim,
+    finish,
+    propose,
+    some_board,
+    some_proposal,
+    some_run,
+    timed,
+)
+
+
+def test_a_board_has_one_lease_at_a_time(farm: Farm, clock: Clock):
+    board, other = some_board(farm), some_board(farm, "other")
+    some_run(farm, board)
+    propose(farm, range(3))
+    first = claim(farm, board)
+    assert farm.jobs.claim_for_board(board.id, lease_s=30) is None
+    assert farm.jobs.claim_for_board(other.id, lease_s=30) is None
+    assert farm.jobs.waiting_boards() == ()
+    clock.advance(29)
+    assert farm.jobs.claim_for_board(board.id, lease_s=30) is None
+    finish(farm, first)
+    assert farm.jobs.waiting_boards() == (board.id,)
+    assert claim(farm, board).job.id != first.job.id
+
+
+def test_jobs_come_by_priority_then_in_the_order_of_the_proposal(farm: Farm):
+    board = some_board(farm)
+    some_run(farm, board)
+    propose(farm, [5, 3, 4])
+    urgent = some_run(farm, board, priority=1)
+    propose(farm, [9])
+    found = []
+    for _ in range(4):
+        claimed = claim(farm, board)
+        found.append((claimed.job.run_id == urgent.id, claimed.job.payload["candidate"]))
+        finish(farm, claimed)
+    assert found == [(True, 9), (False, 5), (False, 3), (False, 4)]
+
+
+def test_heartbeats_keep_a_lease(farm: Farm, clock: Clock):
+    board = some_board(farm)
+    some_run(farm, board)
+    propose(farm, [0])
+    claimed = claim(farm, board, lease_s=10)
+    for _ in range(5):
+        clock.advance(9)
+        beat = farm.jobs.heartbeat(claimed.lease, lease_s=10, stage="compiling")
+        assert not beat.cancel
+        assert (beat.lease_until - clock()).total_seconds() == 10
+        job = farm.jobs.job(claimed.job.id)
+        assert (job.stage, job.lease_until) == ("compiling", beat.lease_until)
+        assert farm.jobs.expire().expired == ()
+
+
+def test_a_lapsed_job_goes_to_the_next_claim(farm: Farm, clock: Clock):
+    board = some_board(farm)
+    some_run(farm, board)
+    propose(farm, [0])
+    first = claim(farm, board, lease_s=10)
+    clock.advance(10.5)
+    # no sweeper has run: the claim itself finds the lapsed lease
+    second = claim(farm, board, lease_s=10)
+    assert second.job.id == first.job.id
+    assert (first.lease.attempt, second.lease.attempt) == (1, 2)
+    for stale in (
+        lambda: finish(farm, first),
+        lambda: farm.jobs.heartbeat(first.lease, lease_s=10),
+        lambda: farm.jobs.fail(first.lease, "too late"),
+    ):
+        with pytest.raises(StaleLease, match="somebody else has claimed"):
+            stale()
+    assert finish(farm, second).stored
+    endings = [attempt.ending for attempt in farm.jobs.attempts(first.job.id)]
+    assert endings == [AttemptEnd.EXPIRED, AttemptEnd.DONE]
+
+
+def test_a_result_counts_after_its_lease_until_another_claims(farm: Farm, clock: Clock):
+    board = some_board(farm)
+    run = some_run(farm, board)
+    propose(farm, [0, 1])
+    claimed = claim(farm, board, lease_s=10)
+    clock.advance(11)
+    assert farm.jobs.expire().expired == (claimed.job.id,)
+    assert farm.jobs.job(claimed.job.id).state is JobState.QUEUED
+    done = finish(farm, claimed)
+    assert done.stored
+    assert done.job.state is JobState.DONE
+    assert farm.runs.run(run.id).progress.measured == 1
+    assert [a.ending for a in farm.jobs.attempts(claimed.job.id)] == [AttemptEnd.DONE]
+
+
+def test_a_heartbeat_takes_a_lapsed_lease_back(farm: Farm, clock: Clock):
+    board = some_board(farm)
+    some_run(farm, board)
+    propose(farm, [0, 1])
+    claimed = claim(farm, board, lease_s=10)
+    clock.advance(11)
+    farm.jobs.expire()
+    farm.jobs.heartbeat(claimed.lease, lease_s=10)
+    assert farm.jobs.job(claimed.job.id).state is JobState.LEASED
+    assert farm.jobs.claim_for_board(board.id, lease_s=10) is None
+    (attempt,) = farm.jobs.attempts(claimed.job.id)
+    assert (attempt.ending, attempt.ended_at) == (None, None)
+
+
+def test_a_lapsed_lease_is_not_taken_back_beside_another(farm: Farm, clock: Clock):
+    board = some_board(farm)
+    some_run(farm, board)
+    propose(farm, [0])
+    lapsed = claim(farm, board, lease_s=10)
+    some_run(farm, board, priority=5)
+    propose(farm, [1])
+    clock.advance(11)
+    other = claim(farm, board, lease_s=10)
+    assert other.job.id != lapsed.job.id
+    with pytest.raises(StaleLease, match="holds another lease"):
+        farm.jobs.heartbeat(lapsed.lease, lease_s=10)
+    assert finish(farm, lapsed).stored  # the measurement itself was made all the same
+
+
+def test_a_repeat_of_a_result_changes_nothing(farm: Farm):
+    board = some_board(farm)
+    run = some_run(farm, board)
+    propose(farm, range(6))
+    claimed = claim(farm, board)
+    first = finish(farm, claimed, 1_000)
+    again = farm.results.finish_measure(claimed.lease, Crash(-11, "boom"), facts=FACTS)
+    assert (first.stored, first.repeated) == (True, False)
+    assert (again.stored, again.repeated) == (False, True)
+    progress = farm.runs.run(run.id).progress
+    assert (progress.measured, progress.outcomes["timed"], progress.best_ms) == (1, 1, 0.001)
+    kinds = [event.kind for event in farm.events.events_after(run.id).events]
+    assert kinds.count(EventKind.MEASURED) == 1
+
+
+def test_another_token_or_attempt_is_stale(farm: Farm):
+    board = some_board(farm)
+    some_run(farm, board)
+    propose(farm, [0])
+    lease = claim(farm, board).lease
+    wrong = (
+        replace(lease, token="guess"),
+        replace(lease, token="\udc80"),
+        replace(lease, attempt=2),
+        replace(lease, attempt=0),
+    )
+    for other in wrong:
+        with pytest.raises(StaleLease):
+            farm.results.finish_measure(other, timed(1), facts=FACTS)
+    with pytest.raises(AbsentError, match="no such job"):
+        farm.jobs.heartbeat(Lease("job_none", 1, lease.token), lease_s=10)
+    assert lease.token not in repr(lease)
+
+
+def test_the_fourth_claim_of_a_poison_job_fails_it_and_others_go_on(farm: Farm, clock: Clock):
+    board = some_board(farm)
+    run = some_run(farm, board, low_water=1)
+    propose(farm, [0, 1])
+    poison = claim(farm, board, lease_s=10)
+    for _ in range(2):
+        clock.advance(11)
+        assert claim(farm, board, lease_s=10).job.id == poison.job.id
+    clock.advance(11)
+    farm.jobs.expire()
+    assert farm.jobs.job(poison.job.id).state is JobState.QUEUED  # a late result would count
+    healthy = claim(farm, board, lease_s=10)
+    assert healthy.job.id != poison.job.id
+    failed = farm.jobs.job(poison.job.id)
+    assert (failed.state, failed.attempt) == (JobState.FAILED, 3)
+    attempts = farm.jobs.attempts(poison.job.id)
+    assert [a.ending for a in attempts] == [AttemptEnd.EXPIRED] * 3
+    assert farm.runs.run(run.id).progress.lost == 1
+    (event,) = [
+        e for e in farm.events.events_after(run.id).events if e.kind is EventKind.JOB_FAILED
+    ]
+    assert len(event.payload["reasons"]) == 3
+    assert finish(farm, healthy).stored
+
+
+def test_a_worker_that_gives_up_says_why_and_the_job_waits(farm: Farm, clock: Clock):
+    board = some_board(farm)
+    run = some_run(farm, board, low_water=1)
+    propose(farm, [0])
+    job_id = farm.jobs.of_run(run.id)[-1].id
+    for attempt in range(1, 4):
+        claimed = claim(farm, board)
+        assert claimed.job.id == job_id
+        assert claimed.lease.attempt == attempt
+        job = farm.jobs.fail(claimed.lease, f"no artifact {attempt} \x00\udc80", retry_after_s=5)
+        assert farm.jobs.fail(claimed.lease, "again").state == job.state
+        assert farm.jobs.claim_for_board(board.id, lease_s=30) is None
+        clock.advance(5)
+    assert farm.jobs.job(job_id).state is JobState.FAILED
+    reasons = [attempt.reason for attempt in farm.jobs.attempts(job_id)]
+    assert reasons[1] == "no artifact 2 \\x00\\udc80"
+    assert farm.runs.run(run.id).progress.lost == 1
+
+
+def test_a_propose_job_that_fails_for_good_fails_its_run(farm: Farm):
+    board = some_board(farm)
+    run = some_run(farm, board)
+    for _ in range(3):
+        claimed = farm.jobs.claim_work([JobKind.PROPOSE], "solver", lease_s=30)
+        assert claimed is not None
+        farm.jobs.fail(claimed.lease, "no mapping", retry_after_s=0)
+    ended = farm.runs.run(run.id)
+    assert (ended.state, ended.reason) == (
+        RunState.FAILED,
+        "no candidates: attempt 3: failed: no mapping",
+    )
+
+
+def test_no_work_for_a_board_that_is_not_active(farm: Farm):
+    board = some_board(farm)
+    some_run(farm, board)
+    propose(farm, [0])
+    farm.boards.quarantine(board.id, "golden kernel is wrong", by="agent")
+    assert farm.jobs.waiting_boards() == ()
+    assert farm.jobs.claim_for_board(board.id, lease_s=30) is None
+    farm.boards.release(board.id, by="agent")
+    claim(farm, board)
+
+
+def test_a_bell_is_rung_again_only_after_a_while(farm: Farm, clock: Clock):
+    some_run(farm, some_board(farm))
+    ((job_id, kind),) = farm.jobs.unrung(30)
+    assert kind is JobKind.PROPOSE
+    assert farm.jobs.unrung(30) == ()
+    clock.advance(31)
+    assert [found for found, _ in farm.jobs.unrung(30)] == [job_id]
+    claimed = farm.jobs.claim_work([JobKind.PROPOSE], "solver", lease_s=10, job_id=job_id)
+    assert claimed is not None
+    clock.advance(31)
+    assert farm.jobs.unrung(30) == ()  # it is leased
+    farm.jobs.expire()
+    assert [found for found, _ in farm.jobs.unrung(30)] == [job_id]
+    # of two bells for one job the second finds nothing
+    assert farm.jobs.claim_work([JobKind.PROPOSE], "a", lease_s=10, job_id=job_id)
+    assert farm.jobs.claim_work([JobKind.PROPOSE], "b", lease_s=10, job_id=job_id) is None
+
+
+def test_a_solve_job_keeps_its_result(farm: Farm):
+    job = farm.jobs.enqueue(NewJob({"count": "vgg16/0"}, "me", priority=3)).value
+    assert (job.kind, job.state, job.priority) == (JobKind.SOLVE, JobState.QUEUED, 3)
+    claimed = farm.jobs.claim_work([JobKind.SOLVE], "solver", lease_s=30)
+    assert claimed is not None
+    done = farm.results.finish_solve(claimed.lease, {"count": 2**70})
+    assert (done.stored, done.run) == (True, None)
+    assert farm.jobs.job(job.id).result == {"count": 2**70}
+    assert farm.results.finish_solve(claimed.lease, {"count": 0}).repeated
+    assert farm.jobs.job(job.id).result == {"count": 2**70}
+    with pytest.raises(ConflictError, match="cannot be cancelled"):
+        farm.jobs.cancel(job.id)
+
+
+def test_a_cancelled_solve_job_refuses_its_worker(farm: Farm):
+    job = farm.jobs.enqueue(NewJob({}, "me")).value
+    claimed = farm.jobs.claim_work([JobKind.SOLVE], "solver", lease_s=30)
+    assert claimed is not None
+    assert farm.jobs.cancel(job.id).state is JobState.CANCELLED
+    assert farm.jobs.cancel(job.id).state is JobState.CANCELLED
+    with pytest.raises(StaleLease):
+        farm.results.finish_solve(claimed.lease, {})
+
+
+def test_a_result_of_the_wrong_kind_is_refused(farm: Farm):
+    some_run(farm, some_board(farm))
+    claimed = farm.jobs.claim_work([JobKind.PROPOSE], "solver", lease_s=30)
+    assert claimed is not None
+    with pytest.raises(ConflictError, match="another kind"):
+        farm.results.finish_solve(claimed.lease, {})
+    with pytest.raises(InputError, match="not for solver workers"):
+        farm.jobs.claim_work([JobKind.MEASURE], "solver", lease_s=30)
+    assert farm.results.finish_propose(claimed.lease, some_proposal([0])).stored
+
+
+def test_counts_of_open_jobs(farm: Farm):
+    board = some_board(farm)
+    some_run(farm, board, low_water=1)
+    propose(farm, range(3))
+    claim(farm, board)
+    farm.jobs.enqueue(NewJob({}, "me"))
+    assert farm.jobs.counts() == {
+        (JobKind.MEASURE, JobState.QUEUED): 2,
+        (JobKind.MEASURE, JobState.LEASED): 1,
+        (JobKind.SOLVE, JobState.QUEUED): 1,
+    }
