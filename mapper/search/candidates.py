@@ -13,16 +13,18 @@ from numpy.typing import NDArray
 from mapper.constraint_rules.predicate import Variable
 from mapper.errors import InputError, LimitError, Problem, UnsatisfiableError
 from mapper.search.strategy import Choice
-from mapper.solver.dive import complete
+from mapper.solver.dive import complete, diverse
 from mapper.solver.limits import SolveLimits, Watch
-from mapper.solver.sampling import Measure, sample
-from mapper.solver.solutions import FactoredSpace, solutions_of
+from mapper.solver.sampling import checked
+from mapper.solver.solutions import FactoredSpace, Solutions, solutions_of
 from mapper.solver.space import Domain, Space
 
 #: Spaces with fewer candidates are listed whole.
 LISTED = 50_000
 _COMPLETION_S = 5.0
 _DRAW_ATTEMPTS = 4
+#: Draws may repeat, and one that gives nothing says nothing.
+_TRIES_A_DRAW = 50
 
 Choices = NDArray[np.int64]
 
@@ -87,11 +89,16 @@ class ListedCandidates:
 
 
 class SolvedCandidates:
-    """The valid assignments of a space: drawn by its sampler, completed by CP-SAT."""
+    """The valid assignments of a space: drawn by its sampler, completed by CP-SAT.
 
-    def __init__(self, space: Space, measure: Measure = Measure.MAPPINGS) -> None:
+    The space is compiled once, at the first draw. Draws are uniform by mappings; where a
+    diagram would take too much memory they are diverse instead.
+    """
+
+    def __init__(self, space: Space) -> None:
         self._space = space
-        self._measure = measure
+        self._solutions: Solutions | None = None
+        self._too_large = False
 
     @property
     def variables(self) -> tuple[tuple[Variable, Domain], ...]:
@@ -105,13 +112,29 @@ class SolvedCandidates:
 
     def draw(self, count: int, seed: int) -> list[Choice]:
         """See :class:`Candidates`; LimitError where no attempt gives anything."""
+        if self._solutions is None and not self._too_large:
+            try:
+                self._solutions = solutions_of(self._space)
+            except LimitError:
+                self._too_large = True
+        if self._solutions is None:
+            return self._diverse(count, seed)
+        random = Random(seed)
+        found: dict[Choice, None] = {}
+        for _ in range(_TRIES_A_DRAW * count):
+            drawn = self._solutions.draw_mapping(random)
+            if drawn is not None:
+                found[self._choice(checked(self._space, drawn))] = None
+            if len(found) == count:
+                break
+        return list(found)
+
+    def _diverse(self, count: int, seed: int) -> list[Choice]:
         found: list[Choice] = []
         for attempt in range(_DRAW_ATTEMPTS):
             try:
-                drawn = sample(
-                    self._space, count, seed * _DRAW_ATTEMPTS + attempt, measure=self._measure
-                )
-                found += map(self._choice, drawn)
+                for drawn in diverse(self._space, count, seed * _DRAW_ATTEMPTS + attempt):
+                    found.append(self._choice(drawn))
                 return found
             except UnsatisfiableError:
                 return found

@@ -8,7 +8,7 @@ do: a level, a dimension and a vector width each. Further columns may be given b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,40 +34,35 @@ from mapper.solver.space import Domain, Space
 MAX_TERMS = 24
 
 Floats = NDArray[np.float64]
-#: Further columns of candidates: n x k for n x variables.
-Columns = Callable[[Choices], Floats]
 
 
 class Features:
-    """Columns of a space's candidates, by :meth:`of`; each is scaled by what it was fitted to."""
+    """Columns of a space's candidates, by :meth:`of`."""
 
     def __init__(
         self,
         entries: Sequence[tuple[Variable, Domain]],
         space: Space | None = None,
-        further: Columns | None = None,
     ) -> None:
         self._entries = tuple(entries)
-        self._further = further
         self._terms = () if space is None else _terms(space, self._entries)
-        self._mean: Floats | None = None
-        self._scale: Floats | None = None
-        self._kept: NDArray[np.intp] | None = None
+        self._scaling: tuple[NDArray[np.intp], Floats, Floats] | None = None
 
-    def fit(self, rows: Choices) -> None:
-        """Take the scale of each column from these candidates, and drop constant columns."""
+    def of(self, rows: Choices, further: Floats | None = None) -> Floats:
+        """Columns of candidates, n x features, each about 0 with deviation 1.
+
+        ``further`` are columns of the caller's (n x k, the same k each time). The first call
+        sets the scale of each column, and drops those that are constant in it.
+        """
         raw = self._raw(rows)
-        scale = raw.std(axis=0)
-        self._kept = np.flatnonzero(scale > 1e-9)
-        self._mean = raw.mean(axis=0)[self._kept]
-        self._scale = scale[self._kept]
-
-    def of(self, rows: Choices) -> Floats:
-        """Columns of candidates, n x features, each about 0 with deviation 1."""
-        if self._kept is None or self._mean is None or self._scale is None:
-            self.fit(rows)
-        assert self._kept is not None and self._mean is not None and self._scale is not None
-        return (self._raw(rows)[:, self._kept] - self._mean) / self._scale
+        if further is not None:
+            raw = np.hstack([raw, further])
+        if self._scaling is None:
+            deviation = raw.std(axis=0)
+            kept = np.flatnonzero(deviation > 1e-9)
+            self._scaling = kept, raw.mean(axis=0)[kept], deviation[kept]
+        kept, mean, deviation = self._scaling
+        return (raw[:, kept] - mean) / deviation
 
     def _raw(self, rows: Choices) -> Floats:
         columns: list[Floats] = []
@@ -83,8 +78,6 @@ class Features:
             }
             for column in values_of(self._terms, dict(self._entries), known, len(rows)):
                 columns.append(_sized(np.asarray(column, np.float64)))
-        if self._further is not None:
-            columns += list(self._further(rows).T)
         return np.stack(columns, axis=1) if columns else np.zeros((len(rows), 0))
 
 

@@ -41,7 +41,7 @@ def _guided(settings: Settings) -> Make:
             seed,
             space=arena.space,
             goal=goal_of(arena),
-            memory_of=arena.memory_of,
+            describe=arena.describe,
             settings=settings,
         )
 

@@ -14,6 +14,7 @@ from mapper.constraint_rules.predicate import ParameterVariable, Variable
 from mapper.errors import InputError, Problem
 from mapper.pareto.front import front_of, hypervolume
 from mapper.search.candidates import Candidates, Choices, ListedCandidates, candidates_of
+from mapper.search.pool import Described
 from mapper.search.strategy import Outcome, Strategy
 from mapper.solver.space import Space
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
@@ -58,10 +59,11 @@ class Arena:
             )  # fmt: skip
         return cls(recording, candidates, space)
 
-    def memory_of(self, rows: Choices) -> NDArray[np.int64]:
-        """The bytes that candidates allocate."""
+    def describe(self, rows: Choices) -> Described:
+        """The bytes that candidates allocate; nothing else is known of them."""
         row_of = self.recording.row_of
-        return self.recording.memory_bytes[[row_of[tuple(row)] for row in rows.tolist()]]
+        memory = self.recording.memory_bytes[[row_of[tuple(row)] for row in rows.tolist()]]
+        return Described(memory, np.zeros((len(rows), 0)))
 
     @cached_property
     def reference(self) -> tuple[float, float]:

@@ -14,7 +14,7 @@ _COLOURS = ("#1b6ca8", "#c8553d", "#3a7d44", "#7b4f9d", "#b58900", "#4d4d4d", "#
 
 @dataclass(frozen=True)
 class Series:
-    """Points in order, joined by a line, by steps, or not at all (``line``, ``steps``, ``dots``)."""
+    """Points in order; ``style`` joins them by a ``line`` or ``steps``, or leaves them ``dots``."""
 
     name: str
     points: Sequence[tuple[float, float]]

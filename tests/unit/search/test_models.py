@@ -26,8 +26,8 @@ def test_predictions_rank_what_was_not_seen(model: Model) -> None:
     model.fit(points, _function(points), np.zeros(80), 30)
     unseen = _points(200, 1)
     means, deviations = model.predict(unseen)
-    ranks = [np.argsort(np.argsort(values)) for values in (means, _function(unseen))]
-    assert np.corrcoef(*ranks)[0][1] > 0.8
+    ranks = np.array([np.argsort(np.argsort(v)) for v in (means, _function(unseen))])
+    assert np.corrcoef(ranks)[0, 1] > 0.8  # pyright: ignore[reportIndexIssue]
     assert (deviations > 0).all()
 
 
@@ -94,6 +94,6 @@ def test_features_have_what_constraints_speak_of() -> None:
 def test_further_columns_and_constant_ones() -> None:
     space = limited_space()
     rows = np.array([[2, 4, 1], [8, 4, 1]], np.int64)
-    found = Features(space.variables, None, lambda r: r[:, :1].astype(float) ** 2).of(rows)
+    found = Features(space.variables).of(rows, rows[:, :1].astype(float) ** 2)
     assert found.shape == (2, 2)
     assert found.mean(axis=0) == pytest.approx(0)
