@@ -28,11 +28,11 @@ class Priors:
     """Normal priors of the logarithms of the length scales, the signal's and the noise's variance.
 
     Features and observations have deviation 1, so a length scale of 1 says that a feature
-    matters.
+    matters; most of many features do not.
     """
 
-    scale_mean: float = 1.0
-    scale_deviation: float = 0.7
+    scale_mean: float = 2.0
+    scale_deviation: float = 1.0
     noise_mean: float = -4.6
     deviation: float = 1.0
 

@@ -24,7 +24,7 @@ from nestmap.search_bench.replay import Arena, quality, replay, volume
 
 SCHEMA = "nestmap/bench-search/1"
 #: Seeds whose traces of a project one child makes.
-_SEEDS_AT_ONCE = 5
+_SEEDS_AT_ONCE = 10
 
 Floats = NDArray[np.float64]
 
