@@ -45,9 +45,7 @@ class Agent:
         waiter: Waiter,
         announcer: Announcer,
         service: ServiceManager,
-        *,
-        bench: Bench | None = None,
-        patience: Patience | None = None,
+        bench: Bench,
     ) -> None:
         self._settings = settings
         self._state = state
@@ -55,20 +53,16 @@ class Agent:
         self._announcer = announcer
         self._service = service
         self._calls = HttpCalls(settings.url, settings.token, settings.ca_file)
-        self._patience = patience or Patience()
+        self._patience = Patience()
         self._journal = Journal(state.folder("journal"))
         self._cache = ArtifactCache(state.folder("artifacts"), settings.cache_bytes)
         self._reboot = RebootHook(settings.reboot_command, state.path, waiter)
-        self._bench = bench or Bench(
-            (f"--device={settings.device}", *settings.executor_options),
-            state.path,
-            waiter,
-            announcer,
-        )
+        self._bench = bench
         self._device = ""
         self._polling = False
         self._stopping = False
         self._abandoning = False
+        self._said_stopping = False
         self._stop_at: float | None = None
         self.jobs_done = 0
 
@@ -310,6 +304,10 @@ class Agent:
             return f"the lease is lost: {heartbeat.lost}"
         if heartbeat.cancelled:
             return "cancelled by the server"
+        if self._stopping and not self._said_stopping:
+            # Not where the signal is handled: it may have come in the middle of a line.
+            self._said_stopping = True
+            self._announcer.say("stopping", "told to stop: finishing the job")
         if self._abandoning:
             return "told to stop at once"
         if self._stop_at is not None and time.monotonic() > self._stop_at:

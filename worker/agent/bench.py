@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from worker.agent.announcing import Announcer
-from worker.agent.executor_process import EXECUTOR, Executor, ExecutorDied, ExecutorStuck
+from worker.agent.executor_process import Executor, ExecutorDied, ExecutorStuck
 from worker.agent.failures import AgentExit, AgentFailure
 from worker.agent.machine import machine_facts
 from worker.agent.waiting import Waiter
@@ -37,7 +37,7 @@ class Bench:
         folder: Path,
         waiter: Waiter,
         announcer: Announcer,
-        module: str = EXECUTOR,
+        module: str,
     ) -> None:
         self._arguments = tuple(arguments)
         self._folder = folder

@@ -11,6 +11,8 @@ from pathlib import Path
 from worker.agent import AGENT_VERSION
 from worker.agent.agent import Agent
 from worker.agent.announcing import Announcer
+from worker.agent.bench import Bench
+from worker.agent.executor_process import EXECUTOR
 from worker.agent.failures import AgentExit, AgentFailure
 from worker.agent.notifying import ServiceManager
 from worker.agent.settings import Settings, default_state, secret
@@ -40,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     add("--enrol", metavar="CODE", help="one-time code, where there is no token yet")
     add("--enrol-file", type=Path, help="file with the code (or NESTMAP_ENROL_FILE)")
     add("--id", default=os.environ.get("NESTMAP_DEVICE_ID", ""), metavar="DEVICE_ID",
-        help="the device that a given token is for; enrolling stores it")  # fmt: skip
+        help="the device that a token is for, unless the token's file names it too")  # fmt: skip
     add("--name", default="", help="name to enrol under (default: the host's)")
     add("--device", default=os.environ.get("NESTMAP_DEVICE", "host"), metavar="SPEC",
         help="host, pocl, opencl:<platform>/<device>, opencl:<index>, null (invented times) or "
@@ -103,12 +105,14 @@ def settings_of(options: argparse.Namespace) -> Settings:
         executor_options.append(f"--reload-command={options.reload_command}")
     if options.record:
         executor_options.append(f"--record={options.record}")
+    # A token file may name its device too: "dev_… nm_…".
+    device_id, _, token = secret(options.token, options.token_file, "NESTMAP_TOKEN").rpartition(" ")
     return Settings(
         url=options.url.rstrip("/"),
         state=options.state or default_state(),
-        token=secret(options.token, options.token_file, "NESTMAP_TOKEN"),
+        token=token,
         enrolment_code=secret(options.enrol, options.enrol_file, "NESTMAP_ENROL"),
-        device_id=options.id,
+        device_id=options.id or device_id.strip(),
         name=options.name,
         device=options.device,
         ca_file=options.ca_file,
@@ -124,15 +128,22 @@ def settings_of(options: argparse.Namespace) -> Settings:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the agent; the exit code says how it ended."""
+def main(arguments: Sequence[str] | None = None, executor_module: str = EXECUTOR) -> int:
+    """Run the agent; the exit code says how it ended. ``executor_module`` is what measures."""
     options = parser().parse_args(arguments)
     announcer = Announcer(options.json)
     service = ServiceManager()
     try:
         settings = settings_of(options)
         with StateFolder(settings.state) as state, Waiter(service.pulse) as waiter:
-            agent = Agent(settings, state, waiter, announcer, service)
+            bench = Bench(
+                (f"--device={settings.device}", *settings.executor_options),
+                state.path,
+                waiter,
+                announcer,
+                executor_module,
+            )
+            agent = Agent(settings, state, waiter, announcer, service, bench)
             agent.handle_signals()
             if settings.broker:
                 # Loads Celery, which boards that poll need not have.
@@ -141,7 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return serve_bells(settings, agent)
             return agent.run()
     except AgentFailure as failure:
-        announcer.say("failed", str(failure), exit_code=int(failure.exit_code))
-        if not options.json:
+        if options.json:
+            announcer.say("failed", str(failure), exit_code=int(failure.exit_code))
+        else:
             print(f"nestmap worker: {failure}", file=sys.stderr)
         return failure.exit_code

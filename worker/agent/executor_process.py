@@ -35,9 +35,7 @@ class ExecutorStuck(Exception):
 class Executor:
     """One executor process with its own descendants."""
 
-    def __init__(
-        self, arguments: Sequence[str], folder: Path, waiter: Waiter, module: str = EXECUTOR
-    ) -> None:
+    def __init__(self, arguments: Sequence[str], folder: Path, waiter: Waiter, module: str) -> None:
         adopt_orphans()
         self._waiter = waiter
         self._stderr_path = folder / "executor.stderr"

@@ -66,7 +66,7 @@ class Heartbeat:
                 return
             except (TryAgain, NotAcceptable):
                 # Soon again, out of step with others: the lease still runs.
-                pause = min(lease_s / 10, 2.0) * (0.5 + random.random())
+                pause = min(lease_s / 10, 1.0) * (0.5 + random.random())
                 continue
             pause = max(0.05, lease_s / _BEATS_PER_LEASE - (time.monotonic() - started))
 

@@ -20,6 +20,12 @@ def stored_identity(settings: Settings, state: StateFolder) -> Identity | None:
         device = settings.device_id
         if not device and stored is not None and stored.token == settings.token:
             device = stored.device
+        if not device:
+            raise AgentFailure(
+                "--id: which device the token is for is missing; a token file may hold both, "
+                "as in `dev_… nm_…`",
+                AgentExit.BAD_OPTIONS,
+            )
         return Identity(settings.url, device, settings.token)
     if stored is None:
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 FIRST_S = 0.5
 MOST_S = 60.0
 #: So many failures in a row open the circuit: nothing is called until a trial call succeeds.
-OPEN_AFTER = 5
+OPEN_AFTER = 4
 
 
 class Patience:
