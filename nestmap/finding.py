@@ -6,7 +6,7 @@ Cancelled where it says so. Where there is nothing to draw they raise Unsatisfia
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mapper.constraint_rules.catalogue import contexts_of
 from mapper.constraint_rules.predicate import CodeVariable
@@ -73,13 +73,24 @@ def _level(request: Request, level: Space, watch: Watch) -> Iterator[Assignment 
 
 
 def drawn(
-    request: Request, space: Space, number: int, seed: int, joint: bool, watch: Watch
+    request: Request,
+    space: Space,
+    number: int,
+    seed: int,
+    joint: bool,
+    watch: Watch,
+    not_uniform: Callable[[LimitError], None] | None = None,
 ) -> Iterator[Assignment]:
-    """Up to ``number`` different ones, uniform by mappings or by assignments (``joint``)."""
+    """Up to ``number`` different ones, uniform by mappings or by assignments (``joint``).
+
+    ``not_uniform`` is called where they are diverse instead, and why.
+    """
     given = 0
     measure = Measure.ASSIGNMENTS if joint else Measure.MAPPINGS
     try:
-        for assignment in sample(space, number, seed, measure=measure, watch=watch):
+        for assignment in sample(
+            space, number, seed, measure=measure, watch=watch, not_uniform=not_uniform
+        ):
             yield assignment
             given += 1
     except UnsatisfiableError:
@@ -91,16 +102,28 @@ def drawn(
 
 
 def drawn_by_strata(
-    request: Request, space: Space, number: int, seed: int, joint: bool, watch: Watch
+    request: Request,
+    space: Space,
+    number: int,
+    seed: int,
+    joint: bool,
+    watch: Watch,
+    not_uniform: Callable[[LimitError], None] | None = None,
 ) -> Iterator[Assignment]:
     """As many from each set of dimensions as from the next, as far as they have as many."""
-    parts = [part for _, part in by_dimensions(space) if count_mappings(part, watch=watch).mappings]
+    parts: list[Space] = []
+    for _, part in by_dimensions(space):
+        found = count_mappings(part, watch=watch)
+        if not found.complete:
+            raise out_of_time("all dimensions were counted", "", watch)
+        if found.mappings:
+            parts.append(part)
     if not parts:
         raise empty_space_error(request, watch.left_s)
     for place, part in enumerate(parts):
         share = number // len(parts) + (place < number % len(parts))
         if share:
-            yield from drawn(request, part, share, seed + place, joint, watch)
+            yield from drawn(request, part, share, seed + place, joint, watch, not_uniform)
 
 
 def with_values(request: Request, codes: Assignment) -> Assignment:

@@ -7,7 +7,7 @@ import threading
 from ortools.sat.python import cp_model
 
 from mapper.errors import LimitError, Problem
-from mapper.solver.limits import Cancelled, Watch
+from mapper.solver.limits import Watch
 
 _POLL_S = 0.05
 
@@ -59,15 +59,11 @@ def solve_within(
         finally:
             ended.set()
 
-    def is_cancelled() -> bool:
-        return watch.cancelled is not None and watch.cancelled()
-
     thread = threading.Thread(target=run, daemon=True)
     try:
         thread.start()
         while not ended.wait(_POLL_S):
-            if is_cancelled():
-                raise Cancelled
+            watch.look()
     finally:
         # An interrupt comes here too, with the solver still at work.
         while thread.ident is not None and not ended.is_set():

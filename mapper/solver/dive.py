@@ -102,7 +102,10 @@ def _rest(
 ) -> Iterator[dict[Variable, int]]:
     """Few are left, or few are among the parameters drawn: the others as they come."""
     left_s, cancelled = watch.left_s, watch.cancelled
-    with enumerate_assignments(space, pins, time_limit_s=left_s, cancelled=cancelled) as rest:
+    memory = watch.limits.memory_bytes
+    with enumerate_assignments(
+        space, pins, time_limit_s=left_s, memory_bytes=memory, cancelled=cancelled
+    ) as rest:
         for assignment in rest:
             key = tuple(assignment.values())
             if key in seen:

@@ -10,14 +10,16 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import TracebackType
 
 from ortools.sat.python import cp_model
 
 from mapper.constraint_rules.compiled import CompiledPredicates
 from mapper.constraint_rules.predicate import Assignment, Variable
+from mapper.errors import LimitError
 from mapper.solver.bounded_solve import refuse_invalid
-from mapper.solver.limits import SolveLimits, Watch
+from mapper.solver.limits import DEFAULT_MEMORY, SolveLimits, Watch
 from mapper.solver.model import NO_PINS, Model, build_model, solver_with
 from mapper.solver.space import Space, check
 
@@ -83,6 +85,7 @@ class Enumeration(Iterator[dict[Variable, int]]):
         *,
         limit: int | None = None,
         time_limit_s: float | None = None,
+        memory_bytes: int | None = DEFAULT_MEMORY,
         cancelled: Callable[[], bool] | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -96,8 +99,10 @@ class Enumeration(Iterator[dict[Variable, int]]):
         self._status: cp_model.CpSolverStatus | None = None
         self._error: BaseException | None = None
         self._batch: deque[dict[Variable, int]] = deque()
-        watch = Watch(SolveLimits(time_s=time_limit_s), cancelled)
+        limits = SolveLimits(time_s=time_limit_s, memory_bytes=memory_bytes)
+        watch = Watch(limits, cancelled)
         self._model = build_model(space, pins, watch=watch.tick)
+        self._memory = Watch(replace(limits, time_s=None), resident=watch.resident)
         self._collector = _Collector(self._model)
         # What building the model took is not there for the search.
         self._solver = solver_with(time_limit_s=watch.left_s)
@@ -142,6 +147,11 @@ class Enumeration(Iterator[dict[Variable, int]]):
         """The next new assignment; None at the end or when cancelled."""
         assert self._thread is not None
         while not self._batch:
+            try:
+                self._memory.look()
+            except LimitError:
+                self.close()
+                raise
             if self._stop_if_cancelled():
                 return None
             ended = not self._thread.is_alive()
@@ -209,15 +219,21 @@ def enumerate_assignments(
     *,
     limit: int | None = None,
     time_limit_s: float | None = None,
+    memory_bytes: int | None = DEFAULT_MEMORY,
     cancelled: Callable[[], bool] | None = None,
     progress: Progress | None = None,
 ) -> Enumeration:
-    """All assignments that agree with the pins, as an iterator that knows when it is complete."""
+    """All assignments that agree with the pins, as an iterator that knows when it is complete.
+
+    LimitError where building the model takes longer than ``time_limit_s``, its numbers are too
+    large, or the process grows by more than ``memory_bytes``.
+    """
     return Enumeration(
         space,
         pins,
         limit=limit,
         time_limit_s=time_limit_s,
+        memory_bytes=memory_bytes,
         cancelled=cancelled,
         progress=progress,
     )

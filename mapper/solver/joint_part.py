@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -28,7 +28,7 @@ from mapper.solver.diagram.blocks import Block, CodeClass
 from mapper.solver.diagram.compile import compile_arithmetic
 from mapper.solver.diagram.layers import Diagram, SolutionTable
 from mapper.solver.diagram.residual import Residual
-from mapper.solver.limits import Watch
+from mapper.solver.limits import DEFAULT_MEMORY, Watch
 from mapper.solver.parameter_table import (
     Combinations,
     Parameters,
@@ -43,10 +43,12 @@ Array = NDArray[Any]
 Entry = tuple[Variable, Domain]
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
-# What was computed is kept up to so many bytes, then forgotten in the order of its last use.
-_TABLE_BYTES = 1 << 30
-_COMBINATION_BYTES = 1 << 28
-_COUNT_BYTES = 1 << 27
+# What was computed is kept up to these parts of the allowed memory, then forgotten in the order
+# of its last use.
+_TABLES = 4
+_COMBINATIONS = 8
+_COUNTS = 16
+_DIAGRAMS = 4
 _LARGEST = 1 << 62
 # So many choices of parameters, more if need be, mostly show that a class is feasible.
 _DRAWS = (1 << 10, 1 << 14)
@@ -89,6 +91,13 @@ class _ClassTable:
     counts: Array
     states: Array
 
+    @property
+    def n_bytes(self) -> int:
+        """The memory of its arrays."""
+        kept = [*self.rows.columns, self.counts, self.states]
+        layers = sum(layer.n_bytes for layer in self.diagram.layers)
+        return layers + sum(column.nbytes for column in kept)
+
 
 class Part:
     """A block with the values that belong to it.
@@ -122,10 +131,11 @@ class Part:
         self._sets = SizeSets(self._sizes)
         self._size_counts: dict[frozenset[Predicate], SizeCounts] = {}
         self._demands: dict[Residual, tuple[Demands, frozenset[Variable]] | None] = {}
-        self._tables = _Kept[frozenset[Variable], ParameterTable | None](_TABLE_BYTES)
-        self._combinations = _Kept[Hashable, Combinations](_COMBINATION_BYTES)
-        self._counts = _Kept[Residual, Array](_COUNT_BYTES)
-        self._diagrams: dict[Residual, _ClassTable] = {}
+        memory = watch.limits.memory_bytes or DEFAULT_MEMORY
+        self._tables = _Kept[frozenset[Variable], ParameterTable | None](memory // _TABLES)
+        self._combinations = _Kept[Hashable, Combinations](memory // _COMBINATIONS)
+        self._counts = _Kept[Residual, Array](memory // _COUNTS)
+        self._diagrams = _Kept[Residual, _ClassTable](memory // _DIAGRAMS)
 
     @property
     def has_sizes(self) -> bool:
@@ -289,10 +299,11 @@ class Part:
     # By a diagram for each class
 
     def _diagram_of(self, code_class: CodeClass) -> _ClassTable:
-        found = self._diagrams.get(code_class.residual)
-        if found is None:
-            found = self._diagrams[code_class.residual] = self._new_diagram(code_class)
-        return found
+        key = code_class.residual
+        if key not in self._diagrams:
+            found = self._new_diagram(code_class)
+            self._diagrams.put(key, found, found.n_bytes)
+        return self._diagrams.get(key)
 
     def _new_diagram(self, code_class: CodeClass) -> _ClassTable:
         predicates = [*self._predicates, *code_class.residual]
@@ -306,13 +317,14 @@ class Part:
         ]
         constraints = tuple(as_constraint(predicate) for predicate in predicates)
         # Without progress: its own is not that of the whole.
-        watch = Watch(self._watch.limits, self._watch.cancelled, None, self._watch.started)
+        watch = replace(self._watch, progress=None)
         diagram = compile_arithmetic(Space(tuple(entries), constraints), watch, mentioned)
         if not diagram.count:
             empty = np.zeros(0, np.int64)
             return _ClassTable(diagram, 0, SolutionTable((), (), 0), empty, empty)
         decided = sum(layer.variable in mentioned for layer in diagram.layers)
         rows, counts, states = diagram.prefixes(decided, watch)
+        watch.tick()
         return _ClassTable(diagram, decided, rows, counts, states)
 
     def _counts_by_diagram(self, code_class: CodeClass) -> Array:

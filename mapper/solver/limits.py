@@ -6,11 +6,18 @@ times a second, which is where deadlines and cancellations take effect.
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mapper.errors import LimitError, Problem
+
+#: The memory that is allowed where nothing else is said, in bytes.
+DEFAULT_MEMORY = 2 * 2**30
+# Looking at the memory of the process takes some 20 microseconds.
+_LOOK_EVERY_S = 0.05
+_PAGE_BYTES = resource.getpagesize()
 
 #: Called with a fraction between 0 and 1, or a number of things done where none is known.
 Progress = Callable[[float], None]
@@ -24,18 +31,29 @@ class Cancelled(Exception):
 class SolveLimits:
     """What one computation may use; None is unbounded.
 
-    ``time_s`` wall-clock seconds; ``memory_bytes`` of the arrays that hold states, arcs and
-    solutions; ``solutions`` that may be materialised at once; ``expression_nodes`` of all
-    constraints together.
+    ``time_s`` wall-clock seconds; ``memory_bytes`` by which the process may grow, so far as the
+    system tells (Linux does), and of the arrays that hold states, arcs and solutions anyway;
+    ``solutions`` that may be materialised at once; ``expression_nodes`` of all constraints
+    together. Memory is looked at between steps, of which the largest take some 100 MB; other
+    threads of the process count, too.
     """
 
     time_s: float | None = None
-    memory_bytes: int | None = 2 * 2**30
+    memory_bytes: int | None = DEFAULT_MEMORY
     solutions: int | None = 50_000_000
     expression_nodes: int | None = 2_000_000
 
 
 DEFAULT_LIMITS = SolveLimits()
+
+
+def resident_bytes() -> int | None:
+    """The memory of this process that is in use; None where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 @dataclass(slots=True)
@@ -46,12 +64,15 @@ class Watch:
     cancelled: Callable[[], bool] | None = None
     progress: Progress | None = None
     started: float = field(default_factory=time.monotonic)
+    #: The memory of the process when the computation began, where the system tells.
+    resident: int | None = field(default_factory=resident_bytes)
     _held: int = 0
+    _looked: float = 0.0
 
     def tick(self, done: float | None = None) -> None:
-        """LimitError past the deadline, Cancelled if asked to stop; reports ``done``."""
-        if self.cancelled is not None and self.cancelled():
-            raise Cancelled
+        """LimitError past the deadline or the memory, Cancelled if asked to stop; reports
+        ``done``."""
+        self.look()
         limit = self.limits.time_s
         if limit is not None and time.monotonic() - self.started > limit:
             raise LimitError(
@@ -59,6 +80,19 @@ class Watch:
             )
         if done is not None and self.progress is not None:
             self.progress(done)
+
+    def look(self) -> None:
+        """Cancelled if asked to stop, LimitError if the process grew by more than the allowed
+        memory; the deadline is left to the caller."""
+        if self.cancelled is not None and self.cancelled():
+            raise Cancelled
+        now = time.monotonic()
+        if self.resident is None or now - self._looked < _LOOK_EVERY_S:
+            return
+        self._looked = now
+        resident = resident_bytes()
+        if resident is not None:
+            self.refuse_beyond(resident - self.resident, "the computation")
 
     @property
     def left_s(self) -> float | None:

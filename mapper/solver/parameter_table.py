@@ -154,7 +154,9 @@ class Parameters:
             return None
         table, ways, states = diagram.prefixes(decided, self._watch)
         rest = _Rest(diagram, decided, states)
+        self._watch.tick()
         places = self.universe_rows(table)
+        self._watch.tick()
         return ParameterTable(self._domains, table, ways, places, diagram.count, self._watch, rest)
 
 

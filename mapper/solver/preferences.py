@@ -154,7 +154,7 @@ def _out_of_time(watch: Watch) -> LimitError:
         Problem(
             "",
             "the best mapping was not found in time",
-            "" if watch.limits.time_s is None else f"{watch.limits.time_s:g} s",
+            "" if not watch.limits.time_s else f"{watch.limits.time_s:g} s",
             "",
             "--time-limit, or fewer preferences",
         )

@@ -8,12 +8,14 @@ gives one sequence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from random import Random
 
 from mapper.constraint_rules.predicate import Assignment, Variable
 from mapper.errors import LimitError, UnsatisfiableError
+from mapper.solver.diagram.factors import Factors
+from mapper.solver.diagram.layers import Diagram, batches_of_ranks
 from mapper.solver.dive import complete, diverse
 from mapper.solver.limits import Watch
 from mapper.solver.model import NO_PINS
@@ -23,6 +25,8 @@ from mapper.solver.space import Space, check
 
 # Draws in a row that gave nothing new before it is counted how much there is.
 _PATIENCE = 64
+# To remember which assignments were given takes so much for each, besides its values.
+_KEY_BYTES = 120
 
 
 class Measure(Enum):
@@ -40,20 +44,18 @@ def sample(
     *,
     measure: Measure = Measure.MAPPINGS,
     watch: Watch | None = None,
+    not_uniform: Callable[[LimitError], None] | None = None,
 ) -> Iterator[dict[Variable, int]]:
     """Up to ``count`` distinct valid assignments, fewer only if there are no more.
 
     UnsatisfiableError if there is none at all; LimitError past the limits of ``watch``,
     Cancelled where it says so. Where a diagram of the space would take too much memory, the
-    assignments are diverse instead of uniform.
+    assignments are diverse instead of uniform, and ``not_uniform`` is called with the reason.
     """
     watch = watch or Watch()
     narrow = narrowed(space, Restrictions(pins=pins))
-    try:
-        solutions = solutions_of(narrow, watch)
-    except LimitError:
-        if watch.left_s == 0:
-            raise
+    solutions = _solutions(narrow, watch, not_uniform)
+    if solutions is None:
         yield from diverse(narrow, count, seed, watch=watch)
         return
     yield from sample_of(solutions, space, count, seed, measure=measure, watch=watch)
@@ -72,9 +74,9 @@ def sample_of(
     matter. Each is checked against ``space``."""
     random = Random(seed)
     if isinstance(solutions, FactoredSpace):
-        drawn = iter(solutions.factors.sample_distinct(count, seed).assignments())
+        drawn = _in_batches(solutions.factors, count, random, watch)
     elif isinstance(solutions, WholeSpace) and measure is Measure.ASSIGNMENTS:
-        drawn = iter(solutions.diagram.sample_distinct(count, seed).assignments())
+        drawn = _in_batches(solutions.diagram, count, random, watch)
     else:
         drawn = _distinct(solutions, measure, random, watch)
     found = 0
@@ -84,6 +86,28 @@ def sample_of(
             return
     if not found:
         raise UnsatisfiableError("no valid assignment agrees with what is fixed")
+
+
+def _solutions(
+    space: Space, watch: Watch, not_uniform: Callable[[LimitError], None] | None
+) -> Solutions | None:
+    """What is drawn from uniformly; None, and ``not_uniform`` is told, where it is too large."""
+    try:
+        return solutions_of(space, watch)
+    except LimitError as error:
+        if watch.left_s == 0:
+            raise
+        if not_uniform is not None:
+            not_uniform(error)
+        return None
+
+
+def _in_batches(
+    solutions: Factors | Diagram, number: int, random: Random, watch: Watch
+) -> Iterator[dict[Variable, int]]:
+    """Different assignments, every choice of that many equally likely, or all."""
+    for ranks in batches_of_ranks(solutions.count, number, random, watch):
+        yield from solutions.at_ranks(ranks).assignments()
 
 
 def _distinct(
@@ -106,6 +130,7 @@ def _distinct(
             continue
         fruitless = 0
         seen.add(key)
+        watch.refuse_beyond(len(seen) * (_KEY_BYTES + 8 * len(key)), "a sample of so many")
         yield assignment
 
 

@@ -20,7 +20,7 @@ from mapper.constraint_rules.rule import Constraint, Provenance
 from mapper.solver.diagram.compile import compile_arithmetic
 from mapper.solver.diagram.layers import Diagram, Layer, as_array
 from mapper.solver.diagram.order import bits, groups_of
-from mapper.solver.limits import Watch
+from mapper.solver.limits import DEFAULT_MEMORY, Watch
 from mapper.solver.space import Space
 
 Array = NDArray[Any]
@@ -28,8 +28,9 @@ Truths = NDArray[np.bool_]
 SizeEntry = tuple[LocalSizeVariable, tuple[int, ...]]
 # Sums below this are exact in the floating-point numbers whose matrix products are fast.
 EXACT = 1 << 53
-# Counts for pairs of sets that are kept at most; those for more are computed again.
-_MOST_KEPT = 1 << 24
+# Counts for pairs of sets are kept up to this part of the allowed memory; those for more are
+# computed again.
+_PAIRS = 16
 _SOURCE = Provenance("what ties local sizes", "")
 
 
@@ -127,6 +128,7 @@ class _Tied:
         watch: Watch,
     ) -> None:
         self._sets = sets
+        self._most_bytes = (watch.limits.memory_bytes or DEFAULT_MEMORY) // _PAIRS
         constraints = tuple(
             Constraint("sizes", "sizes", (), p, _SOURCE, None, "", "") for p in predicates
         )
@@ -193,7 +195,7 @@ class _Tied:
             for step, number in zip(self._steps, prefix, strict=False):
                 vector = _carried(vector, step, table[number : number + 1])
             found = _carried(vector, self._steps[-2], table) @ self._last.T
-            if (len(self._pairs) + 1) * found.size > _MOST_KEPT:
+            if (len(self._pairs) + 1) * found.nbytes > self._most_bytes:
                 self._pairs.clear()
             self._pairs[prefix] = found
         return found

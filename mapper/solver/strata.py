@@ -37,9 +37,8 @@ def by_dimensions(space: Space) -> Iterator[tuple[tuple[int, ...], Space]]:
         for chosen in combinations(DIMENSIONS, size):
             demand = all_of(*(used[d] if d in chosen else negate(used[d]) for d in DIMENSIONS))
             names = ", ".join(map(str, chosen)) or "none"
-            constraint = _constraint(
-                "dimensions-used", demand, f"the mapping uses these dimensions: {names}"
-            )
+            sentence = f"the mapping uses these dimensions: {names}"
+            constraint = _constraint("dimensions-used", "", demand, sentence, "")
             yield chosen, Space(space.variables, (*space.constraints, constraint))
 
 
@@ -59,9 +58,11 @@ def up_to_symmetry(space: Space, kernels: Sequence[Sequence[CodeVariable]]) -> S
                 demands.append(any_of(negate(_uses(code, dimension)), earlier))
             found.append(
                 _constraint(
-                    f"first-use/{index}/{dimension}",
+                    "up-to-symmetry",
+                    f"/{index}/{dimension}",
                     all_of(TRUE, *demands),
                     f"dimension {dimension} is used by no map before dimension {dimension - 1} is",
+                    "allow mappings that differ by permuted dimensions, or pin lower dimensions",
                 )
             )
     return Space(space.variables, (*space.constraints, *found))
@@ -71,5 +72,7 @@ def _uses(code: CodeVariable, dimension: int) -> Predicate:
     return member(code, {int(c) for c in PARALLEL_CODES if c.dimension == dimension})
 
 
-def _constraint(name: str, predicate: Predicate, sentence: str) -> Constraint:
-    return Constraint(name, "restriction", (), predicate, _PROVENANCE, None, sentence, "")
+def _constraint(
+    rule: str, part: str, predicate: Predicate, sentence: str, remedy: str
+) -> Constraint:
+    return Constraint(rule + part, rule, (), predicate, _PROVENANCE, None, sentence, remedy)

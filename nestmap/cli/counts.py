@@ -7,18 +7,18 @@ from math import prod
 import typer
 
 from mapper.constraint_rules.rule import Mode
+from mapper.solver.limits import Watch
 from mapper.solver.space import Space
 from nestmap.answers import constraint_counts
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_table, write_text
-from nestmap.cli.request import seconds_or_none
 from nestmap.requests import Request
 
 
 def write_count(
     request: Request,
     space: Space,
-    time_limit: float,
+    watch: Watch,
     json_output: bool,
     *,
     joint: bool,
@@ -30,10 +30,8 @@ def write_count(
     adds the number for each set of dimensions.
     """
     # Loads the solver: half a second that --help and usage errors should not take.
-    from mapper.solver.limits import SolveLimits, Watch
     from nestmap.finding import counted, counted_by_strata
 
-    watch = Watch(SolveLimits(time_s=seconds_or_none(time_limit)))
     with Progress("counting"):
         number, complete = counted(space, joint, watch)
         strata: dict[str, int] | None = None
@@ -44,7 +42,9 @@ def write_count(
     else:
         _write_mappings(request, number, complete, strata, joint, json_output)
     if not complete:
-        note(f"not everything was counted within {time_limit:g} s: --time-limit gives more")
+        note(
+            f"not everything was counted within {watch.limits.time_s:g} s: --time-limit gives more"
+        )
         raise typer.Exit(ExitCode.LIMIT)
 
 
@@ -57,7 +57,8 @@ def _write_configurations(request: Request, number: int, complete: bool, json_ou
              "combinations": combinations, "constraints": {"space": constraints}}
         )  # fmt: skip
         return
-    write_text(f"{number} configurations of {combinations}, {constraints} constraints")
+    least = "" if complete else "at least "
+    write_text(f"{least}{number} configurations of {combinations}, {constraints} constraints")
 
 
 def _write_mappings(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mapper.constraint_rules.rule import Mode
+from mapper.solver.limits import DEFAULT_MEMORY, SolveLimits
 from nestmap.device_limits import limits_of_device
 from nestmap.requests import Request, request_about
 from nestmap.subjects import load_subject
@@ -41,6 +42,15 @@ TimeLimitOption = Annotated[
     float,
     typer.Option(help="Seconds that solving may take; 0: no limit.", min=0, metavar="SECONDS"),
 ]
+MemoryLimitOption = Annotated[
+    int,
+    typer.Option(
+        help="MiB by which solving may let the process grow; 0: no limit.",
+        min=0,
+        max=2**40,
+        metavar="MIB",
+    ),
+]
 PinOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -68,6 +78,7 @@ PreferOption = Annotated[
 ]
 
 DEFAULT_TIME_LIMIT_S = 300.0
+DEFAULT_MEMORY_LIMIT_MIB = DEFAULT_MEMORY >> 20
 
 
 def prepare(x: str, variant: str | None, mode: Mode, device: str) -> Request:
@@ -80,3 +91,9 @@ def prepare(x: str, variant: str | None, mode: Mode, device: str) -> Request:
 def seconds_or_none(time_limit: float) -> float | None:
     """A time limit as the solver wants it."""
     return time_limit or None
+
+
+def limits_of(time_limit: float, memory_limit: int) -> SolveLimits:
+    """Both options as the solver wants them."""
+    memory = memory_limit << 20 or None
+    return SolveLimits(time_s=seconds_or_none(time_limit), memory_bytes=memory)

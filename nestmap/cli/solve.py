@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Assignment, answer_to_json
+from mapper.solver.limits import Watch
 from mapper.solver.restrictions import narrowed
 from mapper.solver.space import Space
 from nestmap.cli.counts import write_count
@@ -19,10 +20,12 @@ from nestmap.cli.drawing import write_mapping
 from nestmap.cli.explanations import explained
 from nestmap.cli.output import Progress, note, write_json
 from nestmap.cli.request import (
+    DEFAULT_MEMORY_LIMIT_MIB,
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
     ForbidOption,
     JsonOption,
+    MemoryLimitOption,
     ModeOption,
     PinOption,
     PreferOption,
@@ -30,15 +33,12 @@ from nestmap.cli.request import (
     TimeLimitOption,
     VariantOption,
     XArgument,
+    limits_of,
     prepare,
-    seconds_or_none,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
 from nestmap.requests import Request
 from nestmap.restrictions import read_restrictions
-
-if TYPE_CHECKING:
-    from mapper.solver.limits import Watch
 
 DEFAULT_LIMIT = 10
 
@@ -80,6 +80,7 @@ def solve(
         ),
     ] = False,
     time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
+    memory_limit: MemoryLimitOption = DEFAULT_MEMORY_LIMIT_MIB,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
     device: DeviceOption = DEFAULT_DEVICE,
@@ -101,32 +102,32 @@ def solve(
             Problem("--prefer", "preferences order what is enumerated: they change neither a "
                     "count nor a sample", chosen[0], "--limit")
         )  # fmt: skip
-    request = prepare(x, variant, mode, device)
+    whole = request = prepare(x, variant, mode, device)
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
-    request = replace(request, restrictions=restrictions)
-    space = narrowed(request.space, restrictions)
     if (stratify or up_to_symmetry) and not request.subject.nests:
-        raise InputError(
-            Problem("", "a tuning space has no dimensions", "--stratify or --up-to-symmetry")
-        )
+        option = "--stratify" if stratify else "--up-to-symmetry"
+        raise InputError(Problem(option, "a tuning space has no dimensions"))
     if up_to_symmetry:
         from nestmap.finding import without_symmetric
 
-        space = without_symmetric(request, space)
+        request = replace(request, space=without_symmetric(request, request.space))
+    request = replace(request, restrictions=restrictions)
+    space = narrowed(request.space, restrictions)
+    watch = Watch(limits_of(time_limit, memory_limit))
     if count:
-        write_count(request, space, time_limit, json_output, joint=joint, stratify=stratify)
+        write_count(whole, space, watch, json_output, joint=joint, stratify=stratify)
     elif sample is not None:
         draw = _stratified if stratify else _sampled
-        _write(request, draw(request, space, sample, seed, time_limit, joint), json_output)
+        _write(request, draw(request, space, sample, seed, watch, joint), json_output)
     else:
         # Tables are read by people, lines of JSON by programs, which want all of them.
         most = (0 if json_output else DEFAULT_LIMIT) if limit is None else limit
         if prefer:
-            _enumerate_preferred(request, most or None, time_limit, json_output)
+            _enumerate_preferred(request, most or None, watch, json_output)
         elif request.is_tree or request.subject.tuning_space is not None:
-            _enumerate_mappings(request, space, most or None, time_limit, json_output)
+            _enumerate_mappings(request, space, most or None, watch, json_output)
         else:
-            _enumerate(request, space, most or None, time_limit, seed, json_output)
+            _enumerate(request, space, most or None, watch, seed, json_output)
 
 
 def _write(request: Request, found: Iterator[Assignment], json_output: bool) -> int:
@@ -154,7 +155,7 @@ def _enumerate(
     request: Request,
     space: Space,
     limit: int | None,
-    time_limit: float,
+    watch: Watch,
     seed: int,
     json_output: bool,
 ) -> None:
@@ -166,77 +167,78 @@ def _enumerate(
             space,
             request.restrictions.pins,
             limit=limit,
-            time_limit_s=seconds_or_none(time_limit),
+            time_limit_s=watch.left_s,
+            memory_bytes=watch.limits.memory_bytes,
         )
     except LimitError as error:
-        if limit is None:
+        if limit is None or watch.left_s == 0:
             raise
         # Some spaces are too large for one model. Draws fix the parameters first.
         note(f"too large to enumerate, so these are drawn at random ({error.problems[0].message})")
-        _write(request, _sampled(request, space, limit, seed, time_limit, False), json_output)
+        _write(request, _sampled(request, space, limit, seed, watch, False), json_output)
         return
     with found:
         number = _write(request, found, json_output)
-    _report_end(request, number, limit, found.complete is True, time_limit)
+    _report_end(request, number, limit, found.complete is True, watch)
 
 
 def _enumerate_mappings(
-    request: Request, space: Space, limit: int | None, time_limit: float, json_output: bool
+    request: Request, space: Space, limit: int | None, watch: Watch, json_output: bool
 ) -> None:
     """A bare nest tree: mappings, each once, whatever local sizes go with it."""
     from mapper.solver.counting import Mappings
 
     pins = request.restrictions.pins
-    mappings = Mappings(space, pins, time_limit_s=seconds_or_none(time_limit))
+    mappings = Mappings(space, pins, watch=watch)
     # One more than wanted is looked for, to know whether there are more.
     found = iter(mappings)
     number = _write(request, islice(found, limit), json_output)
     more = limit is not None and number == limit and next(found, None) is not None
     complete = not more and (mappings.complete or (limit is not None and number == limit))
-    _report_end(request, number, limit, complete, time_limit)
+    _report_end(request, number, limit, complete, watch)
 
 
 def _enumerate_preferred(
-    request: Request, limit: int | None, time_limit: float, json_output: bool
+    request: Request, limit: int | None, watch: Watch, json_output: bool
 ) -> None:
     """Everything by descending preference."""
     from nestmap.finding import by_preference
 
-    found = by_preference(request, _watch(time_limit))
+    found = by_preference(request, watch)
     number = _write(request, islice(found, limit), json_output)
     complete = limit is None or number < limit or next(found, None) is None
-    _report_end(request, number, limit, complete, time_limit)
+    _report_end(request, number, limit, complete, watch)
 
 
 def _report_end(
-    request: Request, number: int, limit: int | None, complete: bool, time_limit: float
+    request: Request, number: int, limit: int | None, complete: bool, watch: Watch
 ) -> None:
     if complete:
         if number == 0:
-            raise explained(request, seconds_or_none(time_limit))
+            raise explained(request, watch.limits.time_s)
         return
     if limit is not None and number >= limit:
         note(f"there are more than these {number}: --limit 0 writes all, --count counts them")
         return
-    raise _out_of_time(request, number, time_limit)
+    raise _out_of_time(request, number, watch)
 
 
-def _out_of_time(request: Request, number: int, time_limit: float) -> LimitError:
+def _out_of_time(request: Request, number: int, watch: Watch) -> LimitError:
     return LimitError(
         Problem(
             "", f"the time limit was reached before all {request.subject.answer}s were found",
-            f"{number} in {time_limit:g} s", "", "--time-limit",
+            f"{number} in {watch.limits.time_s:g} s", "", "--time-limit",
         )
     )  # fmt: skip
 
 
 def _sampled(
-    request: Request, space: Space, number: int, seed: int, time_limit: float, joint: bool
+    request: Request, space: Space, number: int, seed: int, watch: Watch, joint: bool
 ) -> Iterator[Assignment]:
     from nestmap.finding import drawn
 
     given = 0
-    for assignment in drawn(request, space, number, seed, joint, _watch(time_limit)):
+    for assignment in drawn(request, space, number, seed, joint, watch, _note_diverse):
         yield assignment
         given += 1
     if given < number:
@@ -244,15 +246,19 @@ def _sampled(
 
 
 def _stratified(
-    request: Request, space: Space, number: int, seed: int, time_limit: float, joint: bool
+    request: Request, space: Space, number: int, seed: int, watch: Watch, joint: bool
 ) -> Iterator[Assignment]:
     """As many from each stratum as from the next, as far as they have as many."""
     from nestmap.finding import drawn_by_strata
 
-    yield from drawn_by_strata(request, space, number, seed, joint, _watch(time_limit))
+    given = 0
+    for assignment in drawn_by_strata(request, space, number, seed, joint, watch, _note_diverse):
+        yield assignment
+        given += 1
+    if given < number:
+        note(f"these are {given}: some sets of dimensions have no more")
 
 
-def _watch(time_limit: float) -> Watch:
-    from mapper.solver.limits import SolveLimits, Watch
-
-    return Watch(SolveLimits(time_s=seconds_or_none(time_limit)))
+def _note_diverse(error: LimitError) -> None:
+    problem = error.problems[0]
+    note(f"too large for uniform samples, so these are diverse and not uniform ({problem})")

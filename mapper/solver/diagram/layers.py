@@ -8,7 +8,7 @@ uniform over all solutions.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
@@ -22,6 +22,9 @@ from mapper.errors import LimitError, Problem
 from mapper.solver.limits import Watch
 
 Array = NDArray[Any]
+# So many solutions are drawn at once, and so many bytes does it take to remember one.
+_BATCH = 1 << 12
+_RANK_BYTES = 100
 # Sums of counts below this fit in 64 bits; the bound is compared with inexact floats.
 _SAFE = float(2**61)
 
@@ -176,7 +179,8 @@ class Diagram:
                 Problem("", "there are too many combinations of values", str(rows), f"{allowed}",
                         "pin or forbid values")
             )  # fmt: skip
-        watch.refuse_beyond(rows * 8 * (decided + 1), "the table of combinations")
+        # Values, their places in domains and the rows that they come from.
+        watch.refuse_beyond(rows * 16 * (decided + 2), "the table of combinations")
         chosen, state = self._expand(layers, watch)
         fixed = {name: np.full(rows, value) for name, value in self.fixed.items()}
         columns = {**fixed, **chosen}
@@ -266,6 +270,34 @@ def distinct_ranks_below(total: int, number: int, random: Random) -> list[int]:
     while len(found) < number:
         found[random.randrange(total)] = None
     return list(found)
+
+
+def batches_of_ranks(
+    total: int, number: int, random: Random, watch: Watch
+) -> Iterator[Sequence[int]]:
+    """The numbers of :func:`distinct_ranks_below` in the same order, a batch at a time.
+
+    LimitError where remembering which were given would take more memory than allowed: it is
+    taken as they are asked for, or at once where nearly all are.
+    """
+    if total <= 4 * number:
+        watch.refuse_beyond(total * _RANK_BYTES, "a sample of so many solutions")
+        ranks = distinct_ranks_below(total, number, random)
+        for start in range(0, len(ranks), _BATCH):
+            watch.tick()
+            yield ranks[start : start + _BATCH]
+        return
+    given: set[int] = set()
+    while len(given) < number:
+        watch.tick()
+        watch.refuse_beyond(len(given) * _RANK_BYTES, "a sample of so many solutions")
+        batch: list[int] = []
+        for _ in range(min(_BATCH, number - len(given))):
+            rank = random.randrange(total)
+            if rank not in given:
+                given.add(rank)
+                batch.append(rank)
+        yield batch
 
 
 def walk(

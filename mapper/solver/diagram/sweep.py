@@ -26,6 +26,10 @@ Array = NDArray[Any]
 _CHUNK = 1 << 18
 
 
+# Source, value and target of an arc, and the keys by which it is grouped; and how much more than
+# a pointer one of Python's integers takes.
+_ARC_BYTES = 64
+_OBJECT = 5
 # Of so many extensions, if complete constraints leave few, these alone are looked at further.
 _SPARSE_FROM = 1 << 14
 _SPARSE = 4
@@ -76,6 +80,7 @@ def sweep(
         if most_arcs is not None and arcs > most_arcs:
             raise TooManyArcsError
         columns = list(known.values())
+        watch.refuse_beyond(held + _grouping_bytes(columns, len(source)), "the decision diagram")
         first, target = group_rows(columns, len(source))
         known = {key: column[first] for key, column in known.items()}
         layer = Layer(graph.order[level], domain, states, len(first), source, value, target)
@@ -84,6 +89,12 @@ def sweep(
         layers.append(layer)
         states = len(first)
     return layers
+
+
+def _grouping_bytes(columns: Sequence[Array], arcs: int) -> int:
+    """About what it takes to find out which arcs lead to one state, with the arcs themselves."""
+    kept = sum(c.nbytes * (_OBJECT if c.dtype == object else 1) for c in columns)
+    return kept + arcs * _ARC_BYTES
 
 
 def _plan(graph: Graph, roots: Sequence[int], levels: int) -> list[_Step]:
@@ -158,7 +169,7 @@ def _extend(
         sources.append(source + start)
         chosen.append(value)
         kept.append(columns)
-        bytes_held += source.nbytes + value.nbytes + sum(c.nbytes for c in columns.values())
+        bytes_held += _grouping_bytes(list(columns.values()), len(source))
         watch.refuse_beyond(bytes_held, "one level of the decision diagram")
     keys: dict[Key, None] = {}
     for columns in kept:

@@ -53,9 +53,9 @@ def at_most(left, right) -> Predicate:
 # Sizes from sets
 
 
-@pytest.mark.parametrize("kept", [1 << 24, 1], ids=["kept", "forgotten"])
-def test_sizes_from_sets_are_counted_as_by_listing(monkeypatch, kept):
-    monkeypatch.setattr(size_sets, "_MOST_KEPT", kept)
+@pytest.mark.parametrize("part", [16, 1 << 60], ids=["kept", "forgotten"])
+def test_sizes_from_sets_are_counted_as_by_listing(monkeypatch, part):
+    monkeypatch.setattr(size_sets, "_PAIRS", part)
     free = LocalSizeVariable("other", 0)
     entries = [(X, (1, 2, 3, 4, 6)), (Y, (2,)), (Z, (1, 2, 4)), (free, (1, 3))]
     product_of = multiply(X, Y, Z)
@@ -181,8 +181,8 @@ def test_each_way_to_count_and_draw_finds_what_listing_finds(monkeypatch, way):
     for name, value in WAYS[way].items():
         monkeypatch.setattr(parameter_table, name, value)
     # Nothing is kept for longer than it is used.
-    for name in ("_TABLE_BYTES", "_COMBINATION_BYTES", "_COUNT_BYTES"):
-        monkeypatch.setattr(joint_part, name, 1)
+    for name in ("_TABLES", "_COMBINATIONS", "_COUNTS", "_DIAGRAMS"):
+        monkeypatch.setattr(joint_part, name, 1 << 60)
     space = small()
     expected = listed(space)
     assert count_assignments(space) == len(expected) > 1000
