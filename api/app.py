@@ -18,7 +18,17 @@ from api.bounded_json import BodyLimit
 from api.observing import Metrics, RequestLog, service_logger
 from api.problems import ProblemError, ProblemResponse, pointer_to, problem_of
 from api.request_guard import RequestGuard
-from api.routes import catalogue, devices, leases, mappings, operations, runs
+from api.routes import (
+    catalogue,
+    devices,
+    leases,
+    mappings,
+    measurements,
+    operations,
+    runs,
+    session,
+    subjects,
+)
 from api.routes.documentation import documentation_router
 from api.routes.health import health_router
 from api.services import Services
@@ -26,6 +36,7 @@ from api.settings import Settings
 from api.solver_pool import SolverPool, SolverProblem
 from api.solving import as_problem
 from api.sweeper import RingWork
+from api.tracing import trace_requests
 from db.farm.farm import Farm
 from mapper.errors import NestmapError, Problem, StoreError
 
@@ -76,10 +87,15 @@ def create_app(
         runs.routes.router,
         leases.routes.router,
         devices.routes.router,
+        subjects.routes.router,
+        measurements.routes.router,
+        session.routes.router,
     ):
         app.include_router(router)
     _handle_errors(app)
     app.openapi = lambda: _document(app)
+    if settings.telemetry:
+        app.state.tracing = trace_requests(app)
     return app
 
 
@@ -93,6 +109,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         services.stop()
         await services.operations.close()
         await services.sweeper.close()
+        if services.settings.telemetry:
+            app.state.tracing.shutdown()
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

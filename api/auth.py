@@ -116,7 +116,7 @@ class Authenticator:
         Raises ProblemError 401 for one that is not valid, 429 after too many of these, and 403
         for a cookie that another site may have sent.
         """
-        token = _token_of(request)
+        token = token_of(request)
         if token is None:
             return None
         key = hashlib.sha256(token.encode()).digest()
@@ -178,8 +178,11 @@ class FailureLimit:
         return times
 
 
-def _token_of(request: Request) -> str | None:
-    """The token in the header, else in the dashboard's cookie."""
+def token_of(request: Request) -> str | None:
+    """The token in the header, else in the dashboard's cookie.
+
+    Raises ProblemError 401 for another header, 403 for a cookie from another site.
+    """
     header = request.headers.get("authorization")
     if header is not None:
         scheme, _, token = header.partition(" ")

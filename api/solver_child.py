@@ -119,8 +119,8 @@ class SolverChild:
     async def send(
         self, number: int, request: Mapping[str, Any], limits: SolverLimits, affinity: str
     ) -> None:
-        """Begin a request. SolverProblem where it is too long, ChildGoneError where there is
-        nobody to take it."""
+        """Begin a request. SolverProblem where it is refused unread, ChildGoneError where there
+        is nobody to take it."""
         self._request = str(number)
         self._limits = limits
         line = json.dumps({**request, "id": self._request, "limits": limits.to_json()})
@@ -138,9 +138,18 @@ class SolverChild:
             async with asyncio.timeout_at(self._deadline):
                 self._stdin.write(data)
                 await self._stdin.drain()
+                reply = await self._line()
         except (ConnectionError, TimeoutError):
             await self.kill()
             raise ChildGoneError from None
+        except SolverProblem:
+            # It ended before it said that it had begun.
+            raise ChildGoneError from None
+        if isinstance(reply.get("problem"), dict):
+            raise await self._refusal(reply["problem"])
+        if "begun" not in reply or reply.get("id") != self._request:
+            await self.kill()
+            raise ChildGoneError
 
     async def ended(self) -> None:
         """Wait until the process is over."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from api.schemas.solving import Hash, Seed, Strict, Subject
+from api.schemas.solving import Seed, Strict, Subject
 from db.farm.identifiers import BOARD_PREFIX, RUN_PREFIX
 from db.farm.run_records import Run
 
@@ -144,44 +144,4 @@ class RunPage(BaseModel):
     """Runs, newest first."""
 
     items: list[RunDocument]
-    next: str | None
-
-
-class CandidateDocument(BaseModel):
-    """What was chosen, and all that is needed to build it again."""
-
-    id: Hash
-    program: Hash
-    parameters: dict[str, Any]
-    mapping: Any
-    local_sizes: Any
-    source_hash: str
-    memory_bytes: int
-    nestmap_version: str
-
-
-class MeasurementDocument(BaseModel):
-    """One candidate's outcome in one study."""
-
-    id: int
-    study: int
-    run: str | None = None
-    label: str
-    variant: str
-    device: str
-    candidate: Hash
-    outcome: str
-    time_ms: float | None
-    memory_bytes: int
-    detail: dict[str, Any]
-    trials_ns: list[int] | None
-    source_hash: str
-    nestmap_version: str
-    started_at: datetime
-
-
-class MeasurementPage(BaseModel):
-    """Measurements in the order in which they were stored."""
-
-    items: list[MeasurementDocument]
     next: str | None

@@ -48,3 +48,10 @@ class Version(BaseModel):
     nestmap: str
     api: Literal["v1"]
     lease_protocol: Literal[1]
+
+
+class Session(BaseModel):
+    """Whose token it is."""
+
+    token: str
+    scope: Literal["admin", "user", "device"]

@@ -309,17 +309,3 @@ class Conflict(BaseModel):
 
     empty: bool
     conflict: dict[str, Any] | None
-
-
-class KernelDocument(BaseModel):
-    """OpenCL source and what the host does to run it (`nestmap/host-plan/1`)."""
-
-    model_config = ConfigDict(extra="allow")
-
-    hash: Hash = Field(description="SHA-256 of this document without this member")
-    source: str
-    plan: dict[str, Any]
-    memory: dict[str, int]
-    choices: dict[str, Any]
-    facts: dict[str, Any]
-    assumed: dict[str, Any]

@@ -1,0 +1,234 @@
+"""Candidates, measurements, fronts, and all of these as files."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Literal
+
+from fastapi import Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from api.auth import Access, Role
+from api.caching import CONTENT_CACHING, etag_of, not_modified
+from api.exports import MEDIA_TYPES, ExportFormat, exported
+from api.paging import DEFAULT_PAGE, MAX_PAGE, decode_cursor, encode_cursor
+from api.problems import not_found
+from api.routes.runs import RunPath
+from api.routes.subjects import HashPath, IfNoneMatch
+from api.routing import GuardedRouter
+from api.schemas.measurements import (
+    CandidateDocument,
+    Front,
+    FrontPointDocument,
+    ImprovementDocument,
+    MeasurementDocument,
+    MeasurementPage,
+    Series,
+    VolumeDocument,
+)
+from api.selections import Filters
+from api.services import PrincipalOf, Services, ServicesOf
+from api.streaming import Stream, begun
+from db.farm.selection import Selection
+from mapper.errors import InputError
+
+routes = GuardedRouter("measurements")
+MeasurementPath = Annotated[int, Path(ge=0, lt=2**63)]
+_SERIES_POINTS = 1_000
+
+
+class PageFilters(Filters):
+    """Filters with a place in the list."""
+
+    limit: int = Field(default=DEFAULT_PAGE, ge=1, le=MAX_PAGE)
+    cursor: str | None = Field(default=None, max_length=2_000)
+    order: Literal["oldest", "newest"] = "oldest"
+
+
+class FrontFilters(Filters):
+    """Filters with bounds."""
+
+    max_memory_bytes: int | None = Field(default=None, ge=0, lt=2**63)
+    max_time_ms: float | None = Field(default=None, ge=0, le=1e15)
+
+
+class ExportFilters(Filters):
+    """Filters with the format of a file."""
+
+    format: ExportFormat = ExportFormat.CSV
+
+
+@routes.get(
+    "/v1/candidates/{candidate_id}", Access.USER, summary="A candidate", problems=(404,),
+    response_model=CandidateDocument,
+)  # fmt: skip
+async def get_candidate(candidate_id: HashPath, services: ServicesOf) -> CandidateDocument:
+    """Mapping, parameters and local sizes. Its source is /v1/artifacts/{source_hash}."""
+    try:
+        found = await services.database(services.farm.store.candidate, candidate_id)
+    except InputError:
+        raise not_found("candidate", candidate_id) from None
+    return CandidateDocument.of(candidate_id, found)
+
+
+@routes.get("/v1/measurements", Access.USER, summary="Measurements", response_model=MeasurementPage)
+async def list_measurements(
+    filters: Annotated[PageFilters, Query()], services: ServicesOf
+) -> MeasurementPage:
+    """In the order in which they were stored, or the newest first."""
+    key = decode_cursor(f"measurements-{filters.order}", filters.cursor, int)
+    selection = await services.database(filters.selection)
+    found = await services.database(
+        services.farm.measurements.page,
+        selection,
+        limit=filters.limit + 1,
+        after=None if key is None else int(key[0]),
+        newest_first=filters.order == "newest",
+    )
+    items, more = found[: filters.limit], len(found) > filters.limit
+    names = await _device_names(services)
+    last = items[-1].measurement.id if items else 0
+    return MeasurementPage(
+        items=[MeasurementDocument.of(item, names.get(item.device_id, "")) for item in items],
+        next=encode_cursor(f"measurements-{filters.order}", (last,)) if more else None,
+    )
+
+
+@routes.get(
+    "/v1/measurements/export", Access.USER, summary="Measurements as a file",
+    responses={
+        200: {
+            "content": {
+                media: {"schema": {}} for media in ("text/csv", "application/json",
+                                                    "application/x-ndjson")
+            }
+        }
+    },
+    response_class=Response,
+)  # fmt: skip
+async def export_measurements(
+    filters: Annotated[ExportFilters, Query()], request: Request, services: ServicesOf
+) -> Response:
+    """CSV, JSON, NDJSON, or T4 as Kernel Tuner writes and reads it. A file of JSON or T4 that
+    does not end in a bracket was cut off."""
+    selection = await services.database(filters.selection)
+    request.state.waits = True
+    suffix = {ExportFormat.T4: "t4.json"}.get(filters.format, filters.format.value)
+    headers = {"Content-Disposition": f'attachment; filename="measurements.{suffix}"'}
+    pieces = await begun(exported(services, selection, filters.format))
+    return Stream(pieces, MEDIA_TYPES[filters.format], headers)
+
+
+@routes.get(
+    "/v1/measurements/{measurement_id}", Access.USER, summary="A measurement", problems=(404,),
+    response_model=MeasurementDocument,
+)  # fmt: skip
+async def get_measurement(
+    measurement_id: MeasurementPath, services: ServicesOf
+) -> MeasurementDocument:
+    """With every trial."""
+    found = await services.database(services.farm.measurements.measurement, measurement_id)
+    names = await _device_names(services)
+    return MeasurementDocument.of(found, names.get(found.device_id, ""))
+
+
+@routes.get("/v1/fronts", Access.USER, summary="The time-memory front", response_model=Front)
+async def get_front(filters: Annotated[FrontFilters, Query()], services: ServicesOf) -> Front:
+    """Of a run, a layer, a device, a span of time, or any of these together; exact.
+
+    With `max_memory_bytes` and `max_time_ms` only what lies within them.
+    """
+    selection = await services.database(filters.selection)
+    found = await services.database(services.farm.fronts.front, selection)
+    outcomes = await services.database(services.farm.measurements.counts, selection)
+    names = await _device_names(services)
+    # What beats a point within the bounds lies within them itself, so that the front of the
+    # part is the part of the front.
+    points = [
+        FrontPointDocument.of(point, names.get(point.device_id, ""))
+        for point in found
+        if (filters.max_memory_bytes is None or point.memory_bytes <= filters.max_memory_bytes)
+        and (filters.max_time_ms is None or point.time_ms <= filters.max_time_ms)
+    ]
+    return Front(
+        points=points,
+        fastest=points[0] if points else None,
+        smallest=points[-1] if points else None,
+        measured=sum(outcomes.values()),
+        outcomes=outcomes,
+    )
+
+
+@routes.get(
+    "/v1/runs/{run_id}/series", Access.USER, summary="How a run got better", problems=(404,),
+    response_model=Series,
+)  # fmt: skip
+async def get_run_series(run_id: RunPath, services: ServicesOf) -> Series:
+    """The best time and the hypervolume after each outcome that changed them; at most a
+    thousand points of each."""
+    await services.database(services.farm.runs.run, run_id)
+    selection, measurements = Selection(run_id=run_id), services.farm.measurements
+    better = await services.database(measurements.improvements, selection, limit=_SERIES_POINTS)
+    volume = await services.database(measurements.hypervolume, selection, limit=_SERIES_POINTS)
+    return Series(
+        improvements=[ImprovementDocument.of(found) for found in better],
+        hypervolume=[VolumeDocument.of(found) for found in volume.volumes],
+        reference_ms=volume.reference_ms,
+        reference_bytes=volume.reference_bytes,
+    )
+
+
+@routes.get(
+    "/v1/artifacts/{artifact_hash}", Access.USER_OR_DEVICE, summary="Bytes by their SHA-256",
+    problems=(404,),
+    responses={
+        200: {"content": {"application/octet-stream": {"schema": {"type": "string"}}}},
+        304: {"description": "As `If-None-Match` says"},
+    },
+    response_class=Response,
+)  # fmt: skip
+async def get_artifact(
+    artifact_hash: HashPath,
+    request: Request,
+    services: ServicesOf,
+    principal: PrincipalOf,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Kernel sources, inputs and references. A device gets those of its own jobs."""
+    farm = services.farm
+    found = await services.database(farm.artifacts.find, artifact_hash)
+    if found is not None and principal.role is Role.DEVICE:
+        own = await services.database(
+            farm.catalogue.artifact_is_for_board, artifact_hash, principal.device_id or ""
+        )
+        found = found if own else None
+    if found is None:
+        raise not_found("artifact", artifact_hash)
+    unchanged = not_modified(artifact_hash, if_none_match)
+    if unchanged is not None:
+        return unchanged
+    request.state.waits = True
+    headers = {
+        "ETag": etag_of(artifact_hash),
+        "Content-Length": str(found.size),
+        "Content-Disposition": f'attachment; filename="{artifact_hash}"',
+    }
+    pieces = await begun(_chunks(services, farm.artifacts.chunks(artifact_hash)))
+    response = Stream(pieces, "application/octet-stream", headers)
+    response.headers["Cache-Control"] = CONTENT_CACHING
+    return response
+
+
+async def _chunks(services: Services, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """The chunks, each read in a thread when the one before has been sent."""
+    while True:
+        chunk = await services.database(next, chunks, None)
+        if chunk is None:
+            return
+        yield chunk
+
+
+async def _device_names(services: Services) -> dict[int, str]:
+    devices = await services.database(services.farm.store.devices)
+    return {device.id: device.name for device in devices}

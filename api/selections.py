@@ -1,0 +1,78 @@
+"""Which measurements a request means: its query parameters as a selection of the store."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from api.problems import ProblemError
+from api.schemas.farm import DeviceId, Label, RunId
+from api.schemas.solving import Hash
+from db.canonical import canonical_json, content_hash
+from db.farm.selection import Selection
+from mapper.ast_model.codec import program_to_json
+from mapper.errors import Problem
+from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
+from mapper.measurement import OUTCOME_KINDS
+from mapper.variants import VARIANTS, variant_program
+
+_Outcome = Annotated[str, StringConstraints(pattern=f"^({'|'.join(OUTCOME_KINDS)})$")]
+_RowId = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class Filters(BaseModel):
+    """Query parameters; measurements meet all that are given."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: RunId | None = None
+    study: _RowId | None = None
+    device: DeviceId | None = None
+    layer: Annotated[str, StringConstraints(max_length=200)] | None = Field(
+        default=None, description="A named layer: all of its variants (`vgg16/7`)"
+    )
+    program: Hash | None = None
+    label: Label | None = Field(default=None, description="Of a run, or of a study without one")
+    mode: Annotated[str, StringConstraints(pattern="^(strict|paper)$")] | None = None
+    outcome: _Outcome | None = None
+    since: AwareDatetime | None = Field(default=None, description="RFC 3339, with its zone")
+    until: AwareDatetime | None = None
+
+    def selection(self) -> Selection:
+        """The selection of the store; blocking for a layer. ProblemError 422."""
+        programs = None if self.program is None else frozenset({self.program})
+        if self.layer is not None:
+            if not is_layer_name(self.layer):
+                problem = Problem("/layer", "there is no layer of this name", self.layer,
+                                  names_in_short())  # fmt: skip
+                raise ProblemError("invalid-input", problem.message, [problem])
+            of_layer = programs_of(self.layer)
+            programs = of_layer if programs is None else programs & of_layer
+        return Selection(
+            study_ids=None if self.study is None else frozenset({self.study}),
+            run_id=self.run,
+            programs=programs,
+            label=self.label,
+            board_id=self.device,
+            mode=self.mode,
+            kind=self.outcome,
+            since=self.since,
+            until=self.until,
+        )
+
+
+FiltersQuery = Annotated[Filters, Query()]
+
+
+@lru_cache(maxsize=256)
+def programs_of(layer_name: str) -> frozenset[str]:
+    """The hashes of the programs that a named layer becomes, one for each variant of it."""
+    layer = layer_of_name(layer_name)
+    return frozenset(
+        content_hash(canonical_json(program_to_json(variant_program(layer, name))))
+        for name, variant in VARIANTS.items()
+        if variant.applies(layer) is None
+    )
