@@ -12,10 +12,13 @@ except a loop variable (a symbol with an ``extent``), which runs from 0 to ``ext
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import lru_cache
 from math import gcd
 
 from mapper.ast_model.polynomial import (
+    SIMPLIFIES,
     Atom,
     Expr,
     ExprLike,
@@ -44,6 +47,7 @@ __all__ = [
     "Remainder",
     "Symbol",
     "as_expr",
+    "as_they_are",
     "const",
     "exact_div",
     "floor_div",
@@ -58,6 +62,19 @@ __all__ = [
     "walk_atoms",
     "weighted_sum",
 ]
+
+
+@contextmanager
+def as_they_are() -> Generator[None]:
+    """Within it floor quotients and remainders of what is not a number stay as they are.
+
+    For explanations only: expressions made so are right, but not in the canonical form.
+    """
+    token = SIMPLIFIES.set(False)
+    try:
+        yield
+    finally:
+        SIMPLIFIES.reset(token)
 
 
 def exact_div(numerator: ExprLike, denominator: ExprLike) -> Expr:
@@ -119,6 +136,8 @@ def floor_div(numerator: ExprLike, denominator: ExprLike) -> Expr:
         return top
     if top.constant is not None and bottom.constant:
         return const(top.constant // bottom.constant)
+    if not SIMPLIFIES.get():
+        return atom_expr(Quotient(top, bottom, False))
     quotient, rest = _split_multiple(top, bottom)
     if in_range(rest, bottom):
         return quotient
@@ -143,6 +162,8 @@ def modulo(numerator: ExprLike, denominator: ExprLike) -> Expr:
         return const(0)
     if top.constant is not None and bottom.constant:
         return const(top.constant % bottom.constant)
+    if not SIMPLIFIES.get():
+        return atom_expr(Remainder(top, bottom))
     _, rest = _split_multiple(top, bottom)
     if in_range(rest, bottom):
         return rest

@@ -7,6 +7,7 @@ canonical form, arithmetic, substitution, evaluation and text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Union
@@ -51,6 +52,9 @@ class Remainder:
     numerator: Expr
     denominator: Expr
 
+
+SIMPLIFIES: ContextVar[bool] = ContextVar("SIMPLIFIES", default=True)
+"""False where divisions are to stand as they are (see :func:`index_expr.as_they_are`)."""
 
 Atom = Symbol | Quotient | Remainder
 Monomial = tuple[Atom, ...]
@@ -245,7 +249,9 @@ class Expr:
         mentioned = self.mentions()
         if mentioned.isdisjoint(values):
             return self
-        return _substituted(self, tuple((n, v) for n, v in values.items() if n in mentioned))
+        items = tuple((n, v) for n, v in values.items() if n in mentioned)
+        # What is remembered has been simplified.
+        return _substituted(self, items) if SIMPLIFIES.get() else _put_in(self, items)
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The integer under ``values``; InputError names a symbol without a value."""
@@ -349,6 +355,10 @@ def atom_expr(atom: Atom) -> Expr:
 # Unrolling puts the same numbers into the same index again and again.
 @lru_cache(maxsize=16384)
 def _substituted(expression: Expr, items: tuple[tuple[str, ExprLike], ...]) -> Expr:
+    return _put_in(expression, items)
+
+
+def _put_in(expression: Expr, items: tuple[tuple[str, ExprLike], ...]) -> Expr:
     values = dict(items)
     kept: list[tuple[Monomial, int]] = []
     parts: list[tuple[int, Expr]] = []

@@ -117,7 +117,9 @@ def _halves(run: Run, name: str, threads: Threads) -> tuple[Buffer, Run, Run]:
             indices.append(counter)
     dimensions = tuple(const(length) for length in lengths)
     dtype = store.buffer.dtype
-    stage = Buffer(name, Memory.PRIVATE, dimensions, Role.INTERMEDIATE, dtype=dtype)
+    copied = next(loads(store.value)).buffer
+    stem = f"next_{copied.stem or copied.name}"
+    stage = Buffer(name, Memory.PRIVATE, dimensions, Role.INTERMEDIATE, dtype=dtype, stem=stem)
 
     def around(half: Store) -> Run:
         body: Scheduled = half

@@ -21,6 +21,7 @@ from nestmap.answers import violation_to_json
 from nestmap.cli.check import judge_file
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.explanations import explained
+from nestmap.cli.kernel_explanation import checked_facts, write_explanation
 from nestmap.cli.output import (
     Progress,
     mapping_fields,
@@ -72,6 +73,14 @@ def kernel(
     plan: Annotated[
         bool, typer.Option("--plan", help="Show buffers and launches instead of the source.")
     ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Show the program, its loops under the mapping, index expressions before and "
+            "after simplification, barriers with reasons, and memory, instead of the source.",
+        ),
+    ] = False,
     pin: PinOption = None,
     forbid: ForbidOption = None,
     prefer: PreferOption = None,
@@ -83,6 +92,8 @@ def kernel(
     json_output: JsonOption = False,
 ) -> None:
     """Print the OpenCL kernels of a mapping, and what the host does to run them."""
+    if plan and explain:
+        raise InputError(Problem("--explain", "buffers and launches are asked for", "--plan"))
     if mapping is not None and sample:
         raise InputError(Problem("--sample", "a mapping is given, so none can be drawn", mapping))
     if mapping is not None and (pin or forbid or prefer):
@@ -94,7 +105,7 @@ def kernel(
         if mode is Mode.PAPER:
             raise InputError(Problem("--best", "records are of the strict mode", mode.value))
         request, assignment = best_recorded(x, variant, device)
-        _show(request, assignment, out, plan, json_output)
+        _show(request, assignment, out, plan, explain, json_output)
         return
     request = prepare(x, variant, mode, device)
     request.subject.require_program()
@@ -115,16 +126,23 @@ def kernel(
         assignment = verdict.assignment
     if request.mode is Mode.PAPER:
         assignment = _with_values(request, assignment)
-    _show(request, assignment, out, plan, json_output)
+    _show(request, assignment, out, plan, explain, json_output)
 
 
 def _show(
-    request: Request, assignment: Assignment, out: Path | None, plan: bool, json_output: bool
+    request: Request,
+    assignment: Assignment,
+    out: Path | None,
+    plan: bool,
+    explain: bool,
+    json_output: bool,
 ) -> None:
-    host_plan = generate_kernels(request.subject, assignment)
+    host_plan = generate_kernels(request.subject, assignment, checked_facts(request, assignment))
     if out is not None:
         _write_file(out, host_plan.source)
-    if json_output:
+    if explain:
+        write_explanation(request, assignment, json_output)
+    elif json_output:
         write_json({**host_plan.to_json(), "choices": assignment_to_json(assignment)})
     elif plan:
         _write_plan(host_plan)

@@ -14,7 +14,8 @@ enum { /* sizes */
 /*
  * kernel out, in groups of 4 x 1 x 1 work-items
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
- * (S sequential, F fused with the map around it, V vectors; dimension 0 to 2 of: L work-items, W work-groups, G all work-items)
+ * (S sequential, F fused with the map around it, V vectors; dimension 0 to 2 of: L work-items, W
+ *   work-groups, G all work-items)
  *   A      I = 6   W0  global
  *     B    J = 8   L0  local
  *       C  K = 12  S   local
