@@ -124,6 +124,7 @@ def answer(line: bytes, kept: Kept, stdout: BinaryIO, incoming: Incoming) -> boo
         Replies(stdout, _id_of(line)).problem(problem("malformed-request", error.problems))
         return True
     replies = Replies(stdout, envelope.id)
+    replies.begun()
     task_limits.begin(envelope.limits)
     watch = Watch(
         envelope.limits.for_solver(), cancelled=lambda: incoming.is_cancelled(envelope.id)

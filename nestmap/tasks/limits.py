@@ -76,8 +76,9 @@ def begin(limits: TaskLimits) -> None:
 def end() -> None:
     """The request is over: a child may wait for the next one as long as it likes."""
     signal.setitimer(signal.ITIMER_REAL, 0)
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
+    for which in (resource.RLIMIT_CPU, resource.RLIMIT_AS):
+        hard = resource.getrlimit(which)[1]
+        resource.setrlimit(which, (hard, hard))
 
 
 def resident_bytes() -> int:

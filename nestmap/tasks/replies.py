@@ -1,6 +1,7 @@
 """What a child writes: one JSON object a line, each with the ``id`` of its request.
 
-``item`` and ``progress`` any number of times, then one ``end`` or one ``problem``.
+``begun``, then ``item`` and ``progress`` any number of times, then one ``end`` or one
+``problem``. A line that is no request gets a ``problem`` alone.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ class Replies:
     def ready(self, value: Mapping[str, Any]) -> None:
         """The process is ready for requests; this is no reply to any."""
         self._write({"ready": value})
+
+    def begun(self) -> None:
+        """The request was read and is worked on: a child that ends without this was not ended
+        by it."""
+        self._write({"begun": {}})
 
     def item(self, value: Mapping[str, Any]) -> None:
         """One part of the answer."""
