@@ -1,4 +1,8 @@
-"""The agent's loop: deliver what is pending, lease a job, measure it, deliver."""
+"""The agent's loop: deliver what is pending, lease a job, measure it, deliver.
+
+:meth:`Agent.run` waits for jobs in long polls; where bells come through a broker, whoever hears
+them calls :meth:`Agent.drain`.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +70,11 @@ class Agent:
         self._stop_at: float | None = None
         self.jobs_done = 0
 
+    @property
+    def device_id(self) -> str:
+        """Which device of the server this is; empty until it is known."""
+        return self._device
+
     # -- being told to stop ------------------------------------------------------------------
 
     def handle_signals(self) -> None:
@@ -95,37 +104,60 @@ class Agent:
         try:
             return self._run()
         finally:
-            self._service.stopping()
-            self._bench.close()
-            self._calls.close()
+            self.close()
+
+    def close(self) -> None:
+        """End the executor and the connection."""
+        self._service.stopping()
+        self._bench.close()
+        self._calls.close()
 
     def _run(self) -> AgentExit:
+        self.open()
+        most_jobs = 1 if self._settings.once else self._settings.max_jobs or math.inf
+        while not self._stopping:
+            progress = self._turn(self._settings.wait_s)
+            settled = not len(self._journal)
+            if settled and self.jobs_done >= most_jobs:
+                return AgentExit.OK
+            if self._settings.once and not progress:
+                if self._patience.is_open:
+                    raise AgentFailure("the server cannot be reached", AgentExit.SERVER)
+                if settled and not self._patience.failures:
+                    return AgentExit.NO_JOB
+        self._deliver()
+        return AgentExit.OK
+
+    def open(self) -> None:
+        """Prove the device and become known to the server; raises AgentFailure."""
         self._service.status("opening the device")
         self._bench.make_ready()
         self._become_known()
         self._service.ready()
         self._announce_start()
-        most_jobs = 1 if self._settings.once else self._settings.max_jobs or math.inf
-        while not self._stopping:
-            if not self._deliver():
-                self._pause(self._patience.wait_s())
-            elif self.jobs_done >= most_jobs:
-                return AgentExit.OK
-            elif self._journal.is_full:
-                self._announcer.say("journal-full", "too many results wait for the server")
-                self._pause(_FULL_JOURNAL_PAUSE_S)
-            elif not self._bench.make_ready():
-                self._sit_out_quarantine()
-            else:
-                lease = self.claim(self._settings.wait_s)
-                if lease is not None:
-                    self.work(lease)
-                elif self._settings.once and not self._patience.failures:
-                    return AgentExit.NO_JOB
-            if self._settings.once and self._patience.is_open:
-                raise AgentFailure("the server cannot be reached", AgentExit.SERVER)
-        self._deliver()
-        return AgentExit.OK
+
+    def drain(self) -> None:
+        """Measure what there is, without waiting for more; raises AgentFailure."""
+        while not self._stopping and self._turn(0):
+            pass
+
+    def pulse(self) -> None:
+        """Feed the watchdog while somebody else waits for bells."""
+        self._service.pulse()
+
+    def _turn(self, wait_s: int) -> bool:
+        """Do what is next; True after a job, False when there is none or nothing can be done."""
+        if not self._deliver():
+            self._pause(self._patience.wait_s())
+        elif self._journal.is_full:
+            self._announcer.say("journal-full", "too many results wait for the server")
+            self._pause(_FULL_JOURNAL_PAUSE_S)
+        elif not self._bench.make_ready():
+            self._sit_out_quarantine()
+        elif (lease := self._claim(wait_s)) is not None:
+            self._work(lease)
+            return True
+        return False
 
     def _announce_start(self) -> None:
         name = self._bench.facts.get("device.name", self._settings.device)
@@ -185,7 +217,7 @@ class Agent:
             **machine_health(),
         }
 
-    def claim(self, wait_s: int) -> Lease | None:
+    def _claim(self, wait_s: int) -> Lease | None:
         """Ask for a job for ``wait_s`` at most; None if there is none, or no answer."""
         if self._patience.wait_s() > 0:
             self._pause(self._patience.wait_s())
@@ -274,7 +306,7 @@ class Agent:
 
     # -- a job -------------------------------------------------------------------------------
 
-    def work(self, lease: Lease) -> None:
+    def _work(self, lease: Lease) -> None:
         """Measure a leased job and journal its result, unless the job is lost on the way."""
         self._announcer.start_log()
         self._announcer.say(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -21,6 +22,11 @@ class Announcer:
         self._stream = stream or sys.stdout
         self._lock = threading.Lock()
         self._recent: deque[str] = deque(maxlen=_KEPT_LINES)
+
+    def take_stdout(self) -> None:
+        """Keep standard output for events; what libraries print goes to standard error."""
+        self._stream = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     def say(self, event: str, text: str, **fields: Any) -> None:
         """An event by its kebab-case name, with a sentence, and fields for programs."""

@@ -96,6 +96,13 @@ def settings_of(options: argparse.Namespace) -> Settings:
     """What the options say; raises AgentFailure."""
     if not options.url:
         raise AgentFailure("--url: the server's address is missing", AgentExit.BAD_OPTIONS)
+    broker = secret(options.broker, options.broker_file, "NESTMAP_BROKER")
+    if broker and (options.once or options.max_jobs is not None):
+        raise AgentFailure(
+            "--broker: a board that hears bells ends when it is told to, without --once or "
+            "--max-jobs",
+            AgentExit.BAD_OPTIONS,
+        )
     executor_options = [f"--nice={options.nice}"]
     if options.memory_mb is not None:
         executor_options.append(f"--memory-mb={options.memory_mb}")
@@ -123,7 +130,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         cache_bytes=options.cache_mb * 1024 * 1024,
         reboot_command=options.reboot_command,
         reprobe_s=options.reprobe,
-        broker=secret(options.broker, options.broker_file, "NESTMAP_BROKER"),
+        broker=broker,
         executor_options=tuple(executor_options),
     )
 
@@ -149,6 +156,7 @@ def main(arguments: Sequence[str] | None = None, executor_module: str = EXECUTOR
                 # Loads Celery, which boards that poll need not have.
                 from worker.broker import serve_bells
 
+                announcer.take_stdout()
                 return serve_bells(settings, agent)
             return agent.run()
     except AgentFailure as failure:

@@ -14,10 +14,19 @@ _STATE_FILES: tuple[tuple[str, str], ...] = (
     ("cpu.clock_khz", "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"),
     ("cpu.throttle_count", "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count"),
     ("cpu.load", "proc/loadavg"),
+    # Boards with cores of several kinds have a policy for each kind.
+    ("cpufreq.{}.governor", "sys/devices/system/cpu/cpufreq/policy*/scaling_governor"),
+    ("cpufreq.{}.clock_khz", "sys/devices/system/cpu/cpufreq/policy*/scaling_cur_freq"),
     ("thermal.{}.millicelsius", "sys/class/thermal/thermal_zone*/temp"),
+    # Above 0 while heat slows something down.
+    ("cooling.{}.state", "sys/class/thermal/cooling_device*/cur_state"),
+    ("firmware.throttled", "sys/devices/platform/soc/soc:firmware/get_throttled"),
+    ("mali.gpuinfo", "sys/class/misc/mali0/device/gpuinfo"),
     ("devfreq.{}.governor", "sys/class/devfreq/*/governor"),
     ("devfreq.{}.clock_hz", "sys/class/devfreq/*/cur_freq"),
 )
+#: A sensor that says more is none.
+_MOST_CHARACTERS = 200
 
 
 def _read(path: Path) -> str:
@@ -29,12 +38,15 @@ def _read(path: Path) -> str:
 
 
 def machine_state(root: Path = Path("/")) -> dict[str, str]:
-    """Governor, clocks, temperatures, throttle counts and load, where Linux shows them."""
+    """Governor, clocks, temperatures, throttling, load and free memory, where Linux shows them."""
     state: dict[str, str] = {}
     for name, pattern in _STATE_FILES:
         for path in sorted(root.glob(pattern)):
             if text := _read(path):
-                state[name.format(path.parent.name)] = text
+                state[name.format(path.parent.name)] = text[:_MOST_CHARACTERS]
+    for line in _read(root / "proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            state["memory.available"] = line.partition(":")[2].strip()
     return state
 
 

@@ -124,7 +124,13 @@ class Executor:
     def _child_facts(self) -> dict[str, str]:
         if not isinstance(self._device, MeasuringChild) or self._device.child_pid is None:
             return {}
-        return {"child.network": network_of(self._device.child_pid)}
+        pid = self._device.child_pid
+        with contextlib.suppress(OSError):
+            return {
+                "child.network": network_of(pid),
+                "child.nice": str(os.getpriority(os.PRIO_PROCESS, pid)),
+            }
+        return {}
 
     def _serve_one(self, message: dict[str, Any]) -> None:
         job = message["job"]

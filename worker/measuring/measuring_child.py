@@ -306,9 +306,7 @@ class MeasuringChild:
     def _start(self) -> ChildProcess:
         """Start a child and probe it; raises DeviceError (not there) or _ProbeFailed."""
         self.starts += 1
-        self._child = ChildProcess(
-            self._device, Path(self._directory.name), self._child_module
-        )
+        self._child = ChildProcess(self._device, Path(self._directory.name), self._child_module)
         try:
             self._probe(self._child)
         except BaseException:
