@@ -14,11 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Engine, Select, func, select
+from sqlalchemy import Engine, func, select
 
 from db.canonical import canonical_json, content_hash
 from db.codecs import decode_outcome, encode_outcome
 from db.engine import address_of, open_engine
+from db.front_walk import front_corners, front_rows
 from db.records import (
     CandidateRecord,
     FrontPoint,
@@ -233,38 +234,19 @@ class Store:
 
         Points equal in both are all on it: neither beats the other.
         """
+        corners = front_corners(select(StudyRow.id).where(StudyRow.id == study.id))
+        row = MeasurementRow
+        rows = (
+            select(row.time_ms, row.memory_bytes, row.candidate_id)
+            .join(corners, front_rows(corners))
+            .order_by(row.time_ms, row.memory_bytes, row.candidate_id)
+        )
         with self._transactions.read() as session:
-            rows = session.execute(front_query(study.id))
             return tuple(
                 FrontPoint(time_ms, memory_bytes, candidate_id)
-                for time_ms, memory_bytes, candidate_id in rows
+                for time_ms, memory_bytes, candidate_id in session.execute(rows)
                 if time_ms is not None  # never, but the column allows it
             )
-
-
-def front_query(study_id: int) -> Select[float | None, int, str]:
-    """Select the points whose memory is below that of all faster ones.
-
-    In order of time, then memory, everything that can beat a point comes in a peer group
-    before its own. GROUPS, not ROWS: equal points form one group and keep each other.
-    """
-    row = MeasurementRow
-    least_before = func.min(row.memory_bytes).over(
-        order_by=(row.time_ms, row.memory_bytes), groups=(None, -1)
-    )
-    # Only columns of the index: the rows themselves are fetched for the front alone.
-    points = (
-        select(row.id, row.memory_bytes, least_before.label("least_before"))
-        .where(row.study_id == study_id, row.time_ms.is_not(None))
-        .subquery("points")
-    )
-    point = points.c
-    return (
-        select(row.time_ms, row.memory_bytes, row.candidate_id)
-        .join(points, point.id == row.id)
-        .where(point.least_before.is_(None) | (point.memory_bytes < point.least_before))
-        .order_by(row.time_ms, row.memory_bytes, row.candidate_id)
-    )
 
 
 def _absent(what: str, found: str) -> InputError:

@@ -125,10 +125,7 @@ class Measurements:
         numbered = (
             select(
                 row.id,
-                row.started_at,
                 row.time_ms,
-                row.memory_bytes,
-                row.candidate_id,
                 func.row_number().over(order_by=row.id).label("number"),
                 func.min(row.time_ms).over(order_by=row.id, rows=(None, -1)).label("best_before"),
             )
@@ -137,13 +134,8 @@ class Measurements:
         )
         better = numbered.c
         rows = (
-            select(
-                better.number,
-                better.started_at,
-                better.time_ms,
-                better.memory_bytes,
-                better.candidate_id,
-            )
+            select(better.number, row.started_at, row.time_ms, row.memory_bytes, row.candidate_id)
+            .join(numbered, better.id == row.id)
             .where(
                 better.time_ms.is_not(None),
                 better.best_before.is_(None) | (better.time_ms < better.best_before),
@@ -173,7 +165,7 @@ class Measurements:
         row = MeasurementRow
         numbered = (
             select(
-                row.started_at,
+                row.id,
                 row.time_ms,
                 row.memory_bytes,
                 func.row_number().over(order_by=row.id).label("number"),
@@ -183,24 +175,31 @@ class Measurements:
         )
         point = numbered.c
         rows = (
-            select(point.number, point.started_at, point.time_ms, point.memory_bytes)
+            select(point.number, point.id, point.time_ms, point.memory_bytes)
             .where(point.time_ms.is_not(None))
             .order_by(point.number)
             .limit(MOST_OF_A_SERIES + 1)
         )
         with self._transactions.read() as session:
-            found = [(number, at, ms, size) for number, at, ms, size in session.execute(rows)]
-        if len(found) > MOST_OF_A_SERIES:
-            raise LimitError(
-                Problem("selection", "has too many measurements", allowed=f"{MOST_OF_A_SERIES}")
+            found = session.execute(rows).all()
+            if len(found) > MOST_OF_A_SERIES:
+                raise LimitError(
+                    Problem("selection", "has too many measurements", allowed=f"{MOST_OF_A_SERIES}")
+                )
+            sizes = [(ms, size) for _, _, ms, size in found]
+            ms, size = reference or (
+                max((point[0] for point in sizes), default=0.0),
+                max((point[1] for point in sizes), default=0),
             )
-        worst = (max((p[2] for p in found), default=0.0), max((p[3] for p in found), default=0))
-        ms, size = reference or worst
-        volumes = [
-            Volume(found[index][0], found[index][1], volume)
-            for index, volume in growing_volumes([(p[2], p[3]) for p in found], (ms, size))
-        ]
-        return VolumeSeries(ms, size, _thinned(volumes, limit))
+            kept = _thinned(list(growing_volumes(sizes, (ms, size))), limit)
+            # Times are read for the few that are shown: parsing them all would cost most.
+            ids = [found[index].id for index, _ in kept]
+            times = session.execute(select(row.id, row.started_at).where(row.id.in_(ids)))
+            at = {measurement_id: time for measurement_id, time in times}
+            volumes = (
+                Volume(found[index].number, at[found[index].id], volume) for index, volume in kept
+            )
+            return VolumeSeries(ms, size, tuple(volumes))
 
 
 def growing_volumes(

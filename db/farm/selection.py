@@ -51,13 +51,6 @@ class Selection:
             allowed = ", ".join(OUTCOME_KINDS)
             raise InputError(Problem("kind", "no such outcome", ascii(self.kind)[:80], allowed))
 
-    @property
-    def one_study(self) -> int | None:
-        """The study, if one was named."""
-        if self.study_ids is not None and len(self.study_ids) == 1:
-            return next(iter(self.study_ids))
-        return None
-
 
 def studies_of(selection: Selection) -> Select[int]:
     """Select the ids of the studies that are meant."""
@@ -80,15 +73,17 @@ def studies_of(selection: Selection) -> Select[int]:
     return rows
 
 
-def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
-    """What measurements of these studies must meet besides."""
+def conditions_of(
+    selection: Selection, row: type[MeasurementRow] = MeasurementRow
+) -> list[ColumnElement[bool]]:
+    """What measurements of these studies must meet besides; ``row`` may be an alias."""
     found: list[ColumnElement[bool]] = []
     if selection.kind is not None:
-        found.append(MeasurementRow.kind == selection.kind)
+        found.append(row.kind == selection.kind)
     if selection.since is not None:
-        found.append(MeasurementRow.started_at >= selection.since)
+        found.append(row.started_at >= selection.since)
     if selection.until is not None:
-        found.append(MeasurementRow.started_at < selection.until)
+        found.append(row.started_at < selection.until)
     return found
 
 
