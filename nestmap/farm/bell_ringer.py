@@ -7,9 +7,11 @@ was forgotten is found by the sweeper again.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from db.farm.states import JobKind
 from nestmap.farm.celery_app import TASK, celery_app, declare_queues
@@ -33,6 +35,8 @@ class BellRinger:
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._news = threading.Condition()
         self._stopping = False
+        self._connection: Any = None
+        self._producer: Any = None
         self._thread = threading.Thread(target=self._run, name="bell-ringer", daemon=True)
         self.rung = 0
 
@@ -45,8 +49,6 @@ class BellRinger:
             self._stopping = True
             self._news.notify()
         self._thread.join()
-        self._app.producer_pool.force_close_all()
-        self._app.pool.force_close_all()
         self._app.close()
 
     def ring(self, waiting: Sequence[tuple[str, JobKind]]) -> None:
@@ -59,7 +61,13 @@ class BellRinger:
             self._news.notify()
 
     def _run(self) -> None:
-        declared = in_trouble = False
+        try:
+            self._ring_until_stopped()
+        finally:
+            self._disconnect()
+
+    def _ring_until_stopped(self) -> None:
+        in_trouble = False
         while True:
             with self._news:
                 while not self._waiting and not self._stopping:
@@ -68,13 +76,10 @@ class BellRinger:
                     return
                 batch = list(self._waiting)[:_AT_ONCE]
             try:
-                if not declared:
-                    declare_queues(self._app)
-                    declared = True
                 self._publish(batch)
             # Whatever a broker and its libraries raise: the next attempt makes a new connection.
             except Exception as error:
-                declared = False
+                self._disconnect()
                 if not in_trouble:
                     self._told(f"the broker cannot be reached: {type(error).__name__}")
                 in_trouble = True
@@ -86,9 +91,20 @@ class BellRinger:
             in_trouble = False
 
     def _publish(self, batch: Iterable[str]) -> None:
-        with self._app.producer_pool.acquire(block=True) as producer:
-            for job_id in batch:
-                self._app.send_task(TASK, kwargs={"job_id": job_id}, producer=producer)
-                self.rung += 1
-                with self._news:
-                    self._waiting.pop(job_id, None)
+        # A connection of its own: kombu's pools belong to the process and outlive the ringer.
+        if self._producer is None:
+            declare_queues(self._app)
+            self._connection = self._app.connection_for_write()
+            self._producer = self._app.amqp.Producer(self._connection)
+        for job_id in batch:
+            self._app.send_task(TASK, kwargs={"job_id": job_id}, producer=self._producer)
+            self.rung += 1
+            with self._news:
+                self._waiting.pop(job_id, None)
+
+    def _disconnect(self) -> None:
+        connection, self._connection, self._producer = self._connection, None, None
+        if connection is not None:
+            # Whatever it raises: it is not used any more.
+            with contextlib.suppress(Exception):
+                connection.release()

@@ -23,7 +23,7 @@ from db.farm.run_records import (
     StudySpec,
 )
 from db.records import CandidateRecord
-from mapper.errors import InputError, StoreError
+from mapper.errors import InputError, NestmapError, StoreError
 from worker.measuring.wire import outcome_to_json
 
 #: A batch is at least as large as what may be waiting, so that what is told of it is complete.
@@ -31,15 +31,22 @@ MOST_CANDIDATES = 64
 _LEAST_CANDIDATES = 4
 
 
+class NotSeenError(NestmapError):
+    """The device has not said yet what it is: a proposal has to wait for its first call."""
+
+
 async def propose(job: Job, farm: Farm, pool: SolverPool, limits: SolverLimits) -> Proposal:
     """The next candidates of the job's run.
 
-    Raises SolverProblem where the child finds none, InputError for a run that is not to be had.
+    Raises SolverProblem where the child finds none, InputError for a run that is not to be had,
+    NotSeenError for one whose device has never called.
     """
     if job.run_id is None:
         raise InputError("a propose job without a run")
     history = await asyncio.to_thread(farm.runs.history, job.run_id)
     board = await asyncio.to_thread(farm.boards.board, history.run.board_id)
+    if board.profile is None and not board.facts:
+        raise NotSeenError(f"device {board.id} has not called yet, so nothing is known of it")
     with tempfile.TemporaryDirectory(prefix="nestmap-propose-") as folder:
         answer = await pool.ask(propose_request(history, board, folder), limits)
         return await asyncio.to_thread(_proposal, answer.items, answer.end, Path(folder))

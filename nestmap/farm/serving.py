@@ -36,6 +36,8 @@ TOKEN_FILE_SUFFIX = ".admin-token"
 _BACKLOG = 2048
 #: Requests under way get so long at the end; long polls and streams are told to end before.
 _GRACE_S = 5
+#: So long the local worker may take to open its device; it may come later, too.
+_WORKER_S = 15.0
 
 #: ``said(event, text, **fields)``: what happens, for people and for programs.
 Said = Callable[..., None]
@@ -172,6 +174,11 @@ async def _local_worker(
     folder = _beside(options.store, ".worker")
     async with LocalWorker(url, board_id, token, options.worker_device, folder, said):
         said("worker", f"a worker on this host measures as {board_id}", device=board_id)
+        said("starting", "waiting for the worker to open its device")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WORKER_S):
+                while not (await asyncio.to_thread(farm.boards.board, board_id)).facts:
+                    await asyncio.sleep(0.1)
         yield
 
 

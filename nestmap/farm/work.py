@@ -21,12 +21,13 @@ from db.farm.farm import Farm
 from db.farm.job_records import Claim, Lease
 from db.farm.states import JobKind
 from mapper.errors import InputError, LimitError, NestmapError, StoreError
-from nestmap.farm.proposing import propose
+from nestmap.farm.proposing import NotSeenError, propose
 
 LEASE_S = 30.0
 #: Most that one proposal may use: it prints kernels and makes a reference output.
 PROPOSE_LIMITS = SolverLimits(memory_bytes=4 * 2**30, cpu_s=900.0, wall_s=600.0)
 _RETRY_AFTER_S = 1.0
+_NOT_SEEN_AGAIN_S = 10.0
 #: Reasons of the pool's that say nothing about the request: it is tried again.
 _TRANSIENT = frozenset({"crash", "start", "full", "closed"})
 _STORE_ATTEMPTS = 5
@@ -76,7 +77,10 @@ async def _worked(claim: Claim, farm: Farm, pool: SolverPool) -> str:
     except SolverProblem as problem:
         if problem.reason in _TRANSIENT or problem.slug == "internal":
             return await _give_back(lease, farm, f"{problem.reason or problem.slug}: {problem}")
-        return await _refused(claim, farm, problem.detail)
+        why = "; ".join(str(error) for error in problem.errors) or problem.detail
+        return await _refused(claim, farm, why)
+    except NotSeenError as error:
+        return await _give_back(lease, farm, str(error), _NOT_SEEN_AGAIN_S)
     except (InputError, LimitError) as error:
         return await _refused(claim, farm, str(error))
     except NestmapError as error:
@@ -108,9 +112,11 @@ async def _refused(claim: Claim, farm: Farm, why: str) -> str:
     return "failed"
 
 
-async def _give_back(lease: Lease, farm: Farm, why: str) -> str:
+async def _give_back(
+    lease: Lease, farm: Farm, why: str, retry_after_s: float = _RETRY_AFTER_S
+) -> str:
     try:
-        await in_thread(partial(farm.jobs.fail, lease, why, retry_after_s=_RETRY_AFTER_S))
+        await in_thread(partial(farm.jobs.fail, lease, why, retry_after_s=retry_after_s))
     except (StaleLease, InputError):
         return "dropped"
     return "failed"

@@ -86,7 +86,7 @@ def _variant(request: ProposeRequest, name: str | None, context: Context) -> Var
 
 def _batch_sizes(state: JsonObject) -> list[int]:
     value = state.get("batches", [])
-    sizes = cast("list[object]", value) if isinstance(value, list) else []
+    sizes = cast("list[object]", value) if isinstance(value, list) else [value]
     if any(not isinstance(size, int) or not 0 <= size <= 10_000 for size in sizes):
         raise InputError(Problem("/history/state/batches", "not sizes of batches", str(value)[:80]))
     return cast("list[int]", sizes)

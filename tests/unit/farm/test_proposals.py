@@ -1,0 +1,99 @@
+"""The next candidates of a run: the same whoever proposes, and whoever was faster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.farm.simulated_boards import FACTS, LAYER, recorded
+from tests.unit.tasks.child_replies import ask, fresh
+from worker.measuring.wire import outcome_to_json
+
+RUN = {"subject": {"document": LAYER}, "variants": ["high-level"], "seed": 5}
+
+
+def propose(
+    spool: Path, kept: Any = None, state: Any = None, measured: Any = (), **more: Any
+) -> Any:
+    reply = ask(
+        kept, kind="propose", run_id="run", run={**RUN, **more.pop("run", {})},
+        device={"profile": "pocl", "facts": FACTS}, count=3, spool=str(spool),
+        history={"state": state or {}, "measured": list(measured)}, **more,
+    )  # fmt: skip
+    assert reply.problem is None, reply.problem
+    return [i["candidate"] for i in reply.items if "candidate" in i], reply
+
+
+def ids(candidates: list[Any]) -> list[str]:
+    return [candidate["payload"]["candidate"] for candidate in candidates]
+
+
+def outcomes(candidates: list[Any]) -> list[Any]:
+    return [
+        [c["study"], name, outcome_to_json(recorded(name))]
+        for c, name in zip(candidates, ids(candidates), strict=True)
+    ]
+
+
+def test_a_child_that_knows_nothing_goes_on_like_one_that_was_there_all_along(tmp_path: Path):
+    kept, state = fresh(), None
+    measured: list[Any] = []
+    for _ in range(3):
+        candidates, reply = propose(tmp_path, kept, state, measured)
+        # Somebody else, asked the same, who has to go through everything again.
+        again, other = propose(tmp_path, fresh(), state, measured)
+        assert ids(candidates) == ids(again)
+        assert reply.end == other.end
+        state = reply.end["state"]
+        measured += outcomes(candidates)
+    assert state is not None and state["batches"] == [3, 3, 3]
+    assert len({name for _, name, _ in measured}) == 9
+
+
+def test_candidates_do_not_depend_on_what_of_the_last_batch_is_measured(tmp_path: Path):
+    first, reply = propose(tmp_path)
+    state = reply.end["state"]
+    everything, _ = propose(tmp_path, None, state, outcomes(first))
+    nothing, _ = propose(tmp_path, None, state, [])
+    assert ids(everything) == ids(nothing)
+
+
+def test_another_seed_gives_other_candidates(tmp_path: Path):
+    assert ids(propose(tmp_path)[0]) != ids(propose(tmp_path, run={"seed": 6})[0])
+
+
+def test_inputs_are_written_once_a_run_and_sources_with_each_candidate(tmp_path: Path):
+    first, one = propose(tmp_path)
+    hashes = {item["artifact"]["hash"] for item in one.items if "artifact" in item}
+    assert {name for c in first for name in c["artifacts"]} == hashes
+    assert hashes == {path.name for path in tmp_path.iterdir()}
+    later = tmp_path / "later"
+    later.mkdir()
+    second, _ = propose(later, None, one.end["state"], outcomes(first))
+    workload = set(first[0]["artifacts"][1:])
+    assert workload <= set(second[0]["artifacts"])
+    assert workload.isdisjoint(path.name for path in later.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"run": {**RUN, "seed": -1}}, "/run/seed"),
+        ({"run": {**RUN, "protocol": {"warmup": "two"}}}, "/run/protocol/warmup"),
+        ({"run": {**RUN, "timeout_s": 0}}, "/run/timeout_s"),
+        ({"device": {"facts": {"device.name": "unheard of"}}}, "/device/profile"),
+        ({"history": {"measured": [[9, "x", {}]]}}, "/history/measured/0"),
+        ({"history": {"state": {"batches": "many"}}}, "/history/state/batches"),
+        ({"spool": "/nowhere/at/all"}, "/spool"),
+    ],
+)
+def test_what_is_wrong_with_a_proposal_is_named(tmp_path: Path, change: dict[str, Any], field: str):
+    request = {
+        "kind": "propose", "run_id": "run", "run": RUN, "spool": str(tmp_path),
+        "device": {"profile": "pocl", "facts": FACTS}, **json.loads(json.dumps(change)),
+    }  # fmt: skip
+    problem = ask(None, **request).problem
+    assert field in [found["field"] for found in problem["problems"]]
