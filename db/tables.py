@@ -28,7 +28,22 @@ from mapper.measurement import OUTCOME_KINDS
 
 # SQLite numbers rows by itself only where the key is spelled INTEGER.
 RowId = BigInteger().with_variant(Integer(), "sqlite")
-Hash = String(64)
+
+
+class AsciiName(TypeDecorator[str]):
+    """Names that we make ourselves: hashes and identifiers. A text that cannot be one of them,
+    and that no database would take, names nothing: it is looked for as the empty text."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or (value.isascii() and "\0" not in value):
+            return value
+        return ""
+
+
+Hash = AsciiName(64)
 
 
 class UtcDateTime(TypeDecorator[datetime]):

@@ -23,9 +23,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.farm.states import AttemptEnd, BoardState, JobKind, JobState, RunState, Scope
-from db.tables import Base, Hash, RowId, UtcDateTime
+from db.tables import AsciiName, Base, Hash, RowId, UtcDateTime
 
-Identifier = String(32)
+Identifier = AsciiName(32)
 Word = String(32)
 
 

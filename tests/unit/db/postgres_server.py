@@ -65,7 +65,7 @@ def running_server() -> Iterator[str]:
             _wait(server, port, Path(folder) / "log")
             yield f"postgresql+psycopg://nestmap:{secret}@127.0.0.1:{port}/postgres"
         finally:
-            server.send_signal(signal.SIGINT)  # fast shutdown: sessions are closed
+            server.send_signal(signal.SIGQUIT)  # immediate: nothing is to be kept
             try:
                 server.wait(20)
             except subprocess.TimeoutExpired:
