@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api.schemas.problem import ProblemDocument
+from api.schemas.problem import PROBLEM_RESPONSES, ProblemDocument
 
 DESCRIPTION = """\
 Valid parallel mappings of convolution loop nests, their kernels, and the farm that measures them.
@@ -44,6 +46,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     schemas |= problem.pop("$defs", {})
     schemas["ProblemDocument"] = problem
     components["schemas"] = dict(sorted(schemas.items()))
+    components["responses"] = _shared_problems(value)
     components["securitySchemes"] = {
         "bearer": {
             "type": "http",
@@ -52,6 +55,19 @@ def document(app: FastAPI) -> dict[str, Any]:
         }
     }
     return value
+
+
+def _shared_problems(value: dict[str, Any]) -> dict[str, Any]:
+    """Problems of a status are the same everywhere: said once, referred to by each route."""
+    shared: dict[str, Any] = {}
+    for _, _, operation in operations(value):
+        responses = operation["responses"]
+        for status, response in responses.items():
+            if response == PROBLEM_RESPONSES.get(int(status)):
+                name = f"Problem{status}"
+                shared[name] = response
+                responses[status] = {"$ref": f"#/components/responses/{name}"}
+    return dict(sorted(shared.items()))
 
 
 def operations(value: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -67,3 +83,18 @@ def operations(value: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
 def as_text(value: dict[str, Any]) -> str:
     """The document as it is committed: the same bytes on every machine."""
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    """Write the document of this release to standard output."""
+    # The application is made without anything behind it: no route is called.
+    from api.app import create_app
+    from api.settings import Settings
+
+    nothing: Any = SimpleNamespace(store=None)
+    app = create_app(Settings.model_construct(), nothing, nothing)
+    sys.stdout.write(as_text(app.openapi()))
+
+
+if __name__ == "__main__":
+    main()

@@ -15,6 +15,20 @@ from db.records import CandidateRecord
 from mapper.measurement import Timed
 
 
+def readable(value: Any) -> Any:
+    """A JSON value whose texts have UTF-8: half of a surrogate pair, as drivers write them, is
+    spelled out."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode("utf-8")
+        case dict():
+            return {readable(name): readable(item) for name, item in value.items()}
+        case list():
+            return [readable(item) for item in value]
+        case _:
+            return value
+
+
 class CandidateDocument(BaseModel):
     """What was chosen, and all that is needed to build it again."""
 
@@ -75,7 +89,7 @@ class MeasurementDocument(BaseModel):
             study=stored.study_id,
             run=found.run_id,
             device=found.board_id,
-            device_name=device_name,
+            device_name=readable(device_name),
             program=found.program_hash,
             variant=found.variant,
             mode=found.mode,
@@ -84,7 +98,7 @@ class MeasurementDocument(BaseModel):
             time_ms=columns.time_ms,
             memory_bytes=stored.memory_bytes,
             trials_ns=None if timed is None else list(timed.trials_ns),
-            detail=columns.detail,
+            detail=readable(columns.detail),
             source_hash=stored.source_hash,
             nestmap_version=stored.nestmap_version,
             started_at=stored.started_at,
@@ -122,7 +136,7 @@ class FrontPointDocument(BaseModel):
             study=point.study_id,
             program=point.program_hash,
             variant=point.variant,
-            device_name=device_name,
+            device_name=readable(device_name),
             started_at=point.started_at,
         )
 

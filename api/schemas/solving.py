@@ -7,9 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from api.paging import DEFAULT_PAGE, MAX_CURSOR_CHARACTERS, MAX_PAGE
-from mapper.device_profile import DeviceProfile
-from mapper.profiles import profile_names
-from mapper.variants import VARIANTS
 
 MAX_SAMPLE = 10_000
 MAX_STREAM = 10_000_000
@@ -84,7 +81,7 @@ class About(Strict):
 
     subject: Subject
     variant: str | None = Field(
-        default=None, max_length=64, description=f"Of a layer: {', '.join(VARIANTS)}"
+        default=None, max_length=64, description="Of a layer; /v1/variants lists them"
     )
     mode: Literal["strict", "paper"] = Field(
         default="strict",
@@ -92,9 +89,8 @@ class About(Strict):
     )
     device: Annotated[str, StringConstraints(max_length=64)] | dict[str, Any] = Field(
         default="pocl",
-        description="Whose limits hold: a profile by name "
-        f"({', '.join(profile_names())}), or one as an object with the fields of a profile: "
-        f"{', '.join(DeviceProfile.__dataclass_fields__)}",
+        description="Whose limits hold: a profile by name, or an object with the fields of one "
+        "(/v1/profiles lists both)",
     )
     time_limit_s: float | None = Field(
         default=None, gt=0, le=86_400, description="For solving; the service has a bound of its own"

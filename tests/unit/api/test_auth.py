@@ -89,7 +89,7 @@ def test_a_known_token_is_admitted(authenticator):
 def test_anything_but_one_valid_token_is_unauthenticated(authenticator, header):
     refused = refusal(authenticator, request(authorization=header))
     assert refused.type.slug == "unauthenticated"
-    assert refused.headers["WWW-Authenticate"] == "Bearer"
+    assert (refused.headers or {})["WWW-Authenticate"] == "Bearer"
 
 
 def test_a_user_does_not_reach_what_admins_and_devices_reach(authenticator):
@@ -126,7 +126,7 @@ def test_too_many_failures_from_an_address_have_to_wait_a_minute(authenticator, 
         assert refusal(authenticator, request(BAD)).type.slug == "unauthenticated"
     refused = refusal(authenticator, request(BAD))
     assert refused.type.slug == "too-many-requests"
-    assert 0 < int(refused.headers["Retry-After"]) <= 61
+    assert 0 < int((refused.headers or {})["Retry-After"]) <= 61
     assert tokens.asked == 3
     clock.now = 61
     assert refusal(authenticator, request(BAD)).type.slug == "unauthenticated"
