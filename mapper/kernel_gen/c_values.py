@@ -35,12 +35,13 @@ from mapper.kernel_gen.c_expr import (
     never_holds,
 )
 from mapper.kernel_gen.identifiers import lane_name
-from mapper.kernel_gen.scheduled import flat_index
+from mapper.kernel_gen.own_functions import Kind, OwnFunction
+from mapper.kernel_gen.scheduled import element_count, flat_index
 from mapper.layer_spec import DType
 
 # Only widths whose memory layout is dense: a float3 takes the space of a float4.
 VECTOR_WIDTHS = (2, 4, 8, 16)
-_SPACES = {Memory.GLOBAL: "__global", Memory.LOCAL: "__local"}
+_SPACES = {Memory.GLOBAL: "__global", Memory.LOCAL: "__local", Memory.PRIVATE: "__private"}
 
 
 def stored_as_half(buffer: Buffer) -> bool:
@@ -53,8 +54,8 @@ class ValuePrinter:
     """Prints values; ``registers`` are private buffers that have become variables.
 
     Those among them whose variables are whole vectors are in ``vectors``, with the width.
-    Temporaries that a value needs are handed to ``emit`` as statements before it. ``roundings``
-    collects the widths (1 for scalars) in which a value has to be rounded to a 16-bit float.
+    Temporaries that a value needs are handed to ``emit`` as statements before it. ``functions``
+    collects what the source has to define for them.
     """
 
     names: BufferNames
@@ -66,7 +67,7 @@ class ValuePrinter:
     digits: dict[str, Expr] = field(default_factory=dict[str, Expr])
     # Buffers that are read or written as aligned vectors, with the widest of these.
     aligned: dict[str, int] = field(default_factory=dict[str, int])
-    roundings: set[int] = field(default_factory=set[int])
+    functions: set[OwnFunction] = field(default_factory=set[OwnFunction])
     # Unrolled statements read the same elements again and again.
     _elements: dict[tuple[str, tuple[Expr, ...]], str] = field(
         default_factory=dict[tuple[str, tuple[Expr, ...]], str]
@@ -190,8 +191,9 @@ class ValuePrinter:
         return flat if divided else whole
 
     def vector_place(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> str | None:
-        """The number of a whole vector in shared memory; None if it may be unaligned or torn."""
-        if buffer.memory is Memory.PRIVATE:
+        """The number of a whole vector in memory; None if it may be unaligned or torn."""
+        if buffer.memory is Memory.PRIVATE and element_count(buffer) % width:
+            # A driver may lay the arrays of many work-items out one behind the other.
             return None
         base = self.lane_base(buffer, indices, width)
         if base is None or any(coefficient % width for _, coefficient in base.terms):
@@ -220,6 +222,8 @@ class ValuePrinter:
         base = self.lane_base(buffer, indices, width)
         if base is None:
             return None
+        if buffer.memory is Memory.GLOBAL and not half:
+            return f"{self.own(Kind.STORE, width)}({value}, {name} + ({c_index(base)}));"
         store = f"vstore_half{width}_rte" if half else f"vstore{width}"
         return f"{store}({value}, 0, {name} + ({c_index(base)}));"
 
@@ -286,6 +290,8 @@ class ValuePrinter:
         base = self.lane_base(load.buffer, load.indices, width)
         if base is None:
             return self.gather(load, width)
+        if load.buffer.memory is Memory.GLOBAL and not half:
+            return f"{self.own(Kind.LOAD, width)}({name} + {c_operand(base)})"
         return f"vload{'_half' if half else ''}{width}(0, {name} + {c_operand(base)})"
 
     def lane_sum(self, value: LaneSum) -> str:
@@ -318,6 +324,12 @@ class ValuePrinter:
             name = half
         return "(" + " + ".join(f"{name}.{lane_name(k)}" for k in range(width)) + ")"
 
+    def own(self, kind: Kind, width: int) -> str:
+        """The name of a function that the source defines for itself."""
+        function = OwnFunction(kind, width)
+        self.functions.add(function)
+        return function.name
+
     def operation(self, op: Op, operands: list[str], width: int) -> str:
         """An operator applied to floats or vectors of them."""
         match op:
@@ -335,23 +347,6 @@ class ValuePrinter:
                 # What is loaded or kept in registers is a 32-bit float already.
                 return operands[0]
             case Op.TO_HALF:
-                self.roundings.add(width)
-                return f"{rounding_name(width)}({operands[0]})"
+                return f"{self.own(Kind.TO_HALF, width)}({operands[0]})"
             case Op.DOT | Op.SUM:
                 raise AssertionError("sums over lanes are LaneSum values")
-
-
-def rounding_name(width: int) -> str:
-    """The function that rounds a float, or each of a vector, to the nearest 16-bit float."""
-    return f"to_half{'' if width == 1 else width}"
-
-
-def rounding_function(width: int) -> str:
-    """The text of this function."""
-    lanes = "" if width == 1 else str(width)
-    return (
-        f"float{lanes} {rounding_name(width)}(float{lanes} x)\n{{\n"
-        f"    ushort{lanes} bits;\n"
-        f"    vstore_half{lanes}_rte(x, 0, (half *)&bits);\n"
-        f"    return vload_half{lanes}(0, (const half *)&bits);\n}}\n"
-    )

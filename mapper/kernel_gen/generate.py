@@ -13,7 +13,6 @@ from mapper.ast_model.types import FLOAT_BYTES, Memory
 from mapper.errors import InputError, Problem
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
 from mapper.kernel_gen.barriers import plan_barriers
-from mapper.kernel_gen.c_values import rounding_function
 from mapper.kernel_gen.header import (
     NO_ORIGIN,
     Origin,
@@ -23,6 +22,7 @@ from mapper.kernel_gen.header import (
     named_trips,
     plan_lines,
 )
+from mapper.kernel_gen.own_functions import OwnFunction
 from mapper.kernel_gen.prefetch import with_prefetch
 from mapper.kernel_gen.printer import PrintedKernel, print_kernel
 from mapper.kernel_gen.private_memory import private_elements
@@ -88,8 +88,8 @@ def generate_from(
             constant_buffers.add(kernel.loops.output.name)
     plan = HostPlan("", _buffers(loops, launches, kernels), tuple(launches))
     parts = [comment(plan_lines(program, origin, plan)), constants(program, choices.parameters)]
-    roundings = sorted(frozenset[int]().union(*(kernel.printed.roundings for kernel in kernels)))
-    parts += [rounding_function(width) for width in roundings]
+    called = frozenset[OwnFunction]().union(*(kernel.printed.functions for kernel in kernels))
+    parts += [function.text for function in sorted(called)]
     for kernel, launch in zip(kernels, launches, strict=True):
         own = trips.get(kernel.loops.name, {})
         lines = kernel_lines(

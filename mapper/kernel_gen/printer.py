@@ -29,6 +29,7 @@ from mapper.kernel_gen.identifiers import (
     kernel_name,
     lane_name,
 )
+from mapper.kernel_gen.own_functions import OwnFunction
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
     Ahead,
@@ -55,7 +56,7 @@ class PrintedKernel:
     """The text of a kernel, and what it came to.
 
     ``arguments`` are names of its global buffers in order. Private buffers in ``registers``
-    are variables, the others arrays. ``roundings``: widths of the rounding functions it calls.
+    are variables, the others arrays. ``functions``: what it calls beside OpenCL's own.
     """
 
     name: str
@@ -63,7 +64,7 @@ class PrintedKernel:
     arguments: tuple[str, ...]
     names: BufferNames
     registers: frozenset[str]
-    roundings: frozenset[int]
+    functions: frozenset[OwnFunction]
 
 
 def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedKernel:
@@ -76,6 +77,7 @@ def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedK
     loaded = _loaded_globals(kernel.body)
     arguments = _global_buffers(kernel, loaded)
     printer.statements(body)
+    printer.align_arrays()
     lines = (*_local_arrays(kernel, names, printer.values.aligned), *printer.lines)
     written = {b.name for b in kernel.global_intermediates} | {kernel.output.name}
     parameters = ",\n    ".join(
@@ -94,8 +96,14 @@ def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedK
         tuple(buffer.name for buffer in arguments),
         names,
         registers,
-        frozenset(printer.values.roundings),
+        frozenset(printer.values.functions),
     )
+
+
+def _alignment_rule(buffer: Buffer, aligned: Mapping[str, int]) -> str:
+    """What a declaration says of an array that is read or written as aligned vectors."""
+    width = aligned.get(buffer.name, 1)
+    return f" __attribute__((aligned({width * buffer.element_bytes})))" if width > 1 else ""
 
 
 def _local_arrays(
@@ -110,8 +118,7 @@ def _local_arrays(
         return aligned.get(buffer.name, 1) * buffer.element_bytes
 
     for buffer in sorted(kernel.local_buffers, key=lambda b: -alignment(b)):
-        wide = aligned.get(buffer.name, 1) > 1
-        rule = f" __attribute__((aligned({alignment(buffer)})))" if wide else ""
+        rule = _alignment_rule(buffer, aligned)
         name, count = names.of(buffer), element_count(buffer)
         if stored_as_half(buffer):
             yield f"    __local ushort bits_{name}[{count}]{rule};"
@@ -171,6 +178,8 @@ class _Printer:
         self.names = names
         self.trips = trips
         self.lines: list[str] = []
+        # Declarations of private arrays, by line.
+        self.arrays: list[tuple[int, Buffer]] = []
         self.depth = 1
         self.registers = registers
         self.vector_registers = _vector_registers(body, registers)
@@ -178,6 +187,12 @@ class _Printer:
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
+
+    def align_arrays(self) -> None:
+        """Align private arrays whose uses turned out to be whole vectors."""
+        for position, buffer in self.arrays:
+            rule = _alignment_rule(buffer, self.values.aligned)
+            self.lines[position] = self.lines[position].removesuffix(";") + rule + ";"
 
     def statements(self, body: tuple[Scheduled, ...]) -> None:
         for statement in body:
@@ -213,6 +228,7 @@ class _Printer:
         name = self.names.of(buffer)
         if buffer.name not in self.registers:
             suffix = f"[{element_count(buffer)}]" if buffer.dimensions else ""
+            self.arrays.append((len(self.lines), buffer))
             self.line(f"float {name}{suffix};")
             return
         dimensions = buffer.dimensions

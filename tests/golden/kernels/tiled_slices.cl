@@ -180,11 +180,11 @@ __kernel void k_convolution(
                 const int i_item_x = f_item_k%4;
                 const int i_item_mi = 0;
                 for (int r_channel = 0; r_channel < (c_bc/c_ks); ++r_channel) { /* reduce */
-                    float p_image[12];
+                    float p_image[12] __attribute__((aligned(16)));
                     for (int f_patch_y = 0; f_patch_y < 3; ++f_patch_y) { /* map patch_y, map patch_x: S */
                         const int i_patch_y = f_patch_y;
                         const int i_patch_x = 0;
-                        vstore4(vload4(0, l_image + (i_item_k*42 + i_item_x + i_item_y*7 + i_patch_x*4 + i_patch_y*7 + r_channel*21)), 0, p_image + (f_patch_y*4));
+                        ((__private float4 *)p_image)[f_patch_y] = vload4(0, l_image + (i_item_k*42 + i_item_x + i_item_y*7 + i_patch_x*4 + i_patch_y*7 + r_channel*21));
                     }
                     float p_packed_0_0_0, p_packed_1_0_0, p_packed_2_0_0, p_packed_3_0_0, p_packed_4_0_0, p_packed_5_0_0, p_packed_6_0_0, p_packed_7_0_0;
                     float p_packed_8_0_0;

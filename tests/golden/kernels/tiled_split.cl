@@ -166,11 +166,11 @@ __kernel void k_partial_sums(
                     const int i_item_x = (f_item_mo/2)%2;
                     const int i_item_mi = f_item_mo%2;
                     {
-                        float p_image[12];
+                        float p_image[12] __attribute__((aligned(8)));
                         for (int f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
                             const int i_patch_y = f_patch_y/2;
                             const int i_patch_x = f_patch_y%2;
-                            vstore2(vload2(0, l_image + (i_item_x + i_item_y*5 + i_patch_x*2 + i_patch_y*5)), 0, p_image + (f_patch_y*2));
+                            ((__private float2 *)p_image)[f_patch_y] = vload2(0, l_image + (i_item_x + i_item_y*5 + i_patch_x*2 + i_patch_y*5));
                         }
                         float p_packed_0_0_0, p_packed_1_0_0, p_packed_2_0_0, p_packed_3_0_0, p_packed_4_0_0, p_packed_5_0_0, p_packed_6_0_0, p_packed_7_0_0;
                         float p_packed_8_0_0;
