@@ -147,6 +147,7 @@ class Agent:
 
     def _turn(self, wait_s: int) -> bool:
         """Do what is next; True after a job, False when there is none or nothing can be done."""
+        self._state.require()
         if not self._deliver():
             self._pause(self._patience.wait_s())
         elif self._journal.is_full:

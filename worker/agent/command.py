@@ -15,6 +15,7 @@ from worker.agent.bench import Bench
 from worker.agent.executor_process import EXECUTOR
 from worker.agent.failures import AgentExit, AgentFailure
 from worker.agent.notifying import ServiceManager
+from worker.agent.process_tree import end_with_parent
 from worker.agent.settings import Settings, default_state, secret
 from worker.agent.state_folder import StateFolder
 from worker.agent.waiting import Waiter
@@ -74,6 +75,8 @@ def parser() -> argparse.ArgumentParser:
         help="amqp(s)://…: hear of jobs through RabbitMQ instead of long polls "
         "(or NESTMAP_BROKER; needs the extra `cluster`)")  # fmt: skip
     add("--broker-file", type=Path, help="file with the broker's URL (or NESTMAP_BROKER_FILE)")
+    add("--end-with-parent", action="store_true",
+        help="end when the process that started this one does")  # fmt: skip
     add("--version", action="version", version=f"nestmap agent {AGENT_VERSION}")
     return found
 
@@ -152,6 +155,8 @@ def main(arguments: Sequence[str] | None = None, executor_module: str = EXECUTOR
             )
             agent = Agent(settings, state, waiter, announcer, service, bench)
             agent.handle_signals()
+            if options.end_with_parent and not end_with_parent():
+                raise AgentFailure("--end-with-parent: the parent has ended", AgentExit.BAD_OPTIONS)
             if settings.broker:
                 # Loads Celery, which boards that poll need not have.
                 from worker.broker import serve_bells

@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_GRACE_S = 5.0
 
@@ -25,6 +26,18 @@ def adopt_orphans() -> bool:
         return ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     except (OSError, AttributeError):
         return False
+
+
+def end_with_parent() -> bool:
+    """Get SIGTERM when the parent ends; False where the system cannot, or it has ended already.
+
+    The parent must have started us from its main thread: the signal comes at that thread's end.
+    """
+    try:
+        able = ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) == 0
+    except (OSError, AttributeError):
+        return False
+    return able and os.getppid() != 1
 
 
 def _stat(pid: int) -> list[str]:

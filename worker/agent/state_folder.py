@@ -90,6 +90,11 @@ class StateFolder:
     def __exit__(self, *exception: object) -> None:
         os.close(self._lock)
 
+    def require(self) -> None:
+        """AgentFailure if somebody removed the folder: results would be lost."""
+        if not (self.path / "lock").exists():
+            raise self._failure("is gone")
+
     def _failure(self, what: str) -> AgentFailure:
         return AgentFailure(f"state folder {self.path}: {what}", AgentExit.STATE_FOLDER)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import stat
@@ -369,3 +370,29 @@ def test_command_line_is_the_agent_itself(server: FakeServer, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     assert "timed" in done.stdout
     assert len(job.results) == 1
+
+
+def test_agent_ends_with_its_parent_and_with_its_folder(server: FakeServer, tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-m', 'worker.agent', *sys.argv[1:]])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    options = ("--url", server.url, "--token", TOKEN, "--id", DEVICE, "--device", "null",
+               "--state", str(tmp_path / "s"), "--end-with-parent")  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *options], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        server.wait_for(lambda: any("/lease" in path for path in server.paths()))
+        parent.kill()
+    end = time.monotonic() + 30
+    while running(pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not running(pid)
+    with RunningAgent(server, tmp_path / "t", "--wait", "0") as agent:
+        agent.wait_for("started")
+        shutil.rmtree(tmp_path / "t")
+        assert agent.exit_code() == AgentExit.STATE_FOLDER
