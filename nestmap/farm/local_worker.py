@@ -44,8 +44,7 @@ class LocalWorker:
     async def __aexit__(self, *exception: object) -> None:
         assert self._task is not None
         self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait([self._task])
 
     async def _keep_running(self) -> None:
         again_s = _AGAIN_S

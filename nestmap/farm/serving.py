@@ -154,8 +154,7 @@ async def _solving(
         yield runner.ring
     finally:
         running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+        await asyncio.wait([running])
 
 
 def _told(said: Said, job: str, how: str) -> None:

@@ -9,7 +9,6 @@ tried again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -52,14 +51,14 @@ async def work_on(claim: Claim, farm: Farm, pool: SolverPool, lease_s: float = L
         return "dropped"
     except asyncio.CancelledError:
         worker.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await worker
+        await asyncio.wait([worker])
         await _give_back(claim.lease, farm, "the worker is stopping")
         raise
     finally:
         beating.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await beating
+        # Not `await beating` with its CancelledError suppressed: one that is meant for this task
+        # would be lost with it, and whoever stops the worker would wait for ever.
+        await asyncio.wait([beating])
 
 
 async def _worked(claim: Claim, farm: Farm, pool: SolverPool) -> str:

@@ -45,8 +45,8 @@ async def running(farm: Farm, lease_s: float = 30.0) -> AsyncIterator[SolverPool
             yield pool
         finally:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            async with asyncio.timeout(60):  # a bound on hangs
+                await asyncio.wait([task])
 
 
 async def until(condition: Callable[[], Any], within_s: float = 60.0) -> Any:
@@ -186,6 +186,16 @@ def test_solve_jobs_keep_answers_and_refusals(farm: Farm):
     assert refusal.result["problem"]["errors"][0]["pointer"] == "/colour"
 
 
+ANSWERS = """
+import json, sys
+def say(**value): print(json.dumps(value), flush=True)
+say(ready={})
+for line in sys.stdin:
+    me = json.loads(line).get("id")
+    if me is not None:
+        say(id=me, begun={})
+        say(id=me, end={"complete": True})
+"""
 CRASHES = "import json, sys, os; print(json.dumps({'ready': {}}), flush=True); input(); os._exit(9)"
 
 
@@ -218,6 +228,34 @@ def test_a_worker_that_stops_gives_its_job_back_at_once(farm: Farm):
     assert farm.jobs.job(job).state is JobState.QUEUED
     (attempt,) = farm.jobs.attempts(job)
     assert "stopping" in attempt.reason
+
+
+def test_a_worker_that_is_stopped_just_when_a_job_has_ended_stops(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch
+):
+    """A cancellation that comes while the heartbeat is being stopped was once lost with it."""
+    job = solve_job(farm, **COUNT)
+    working: list[asyncio.Task[str]] = []
+
+    async def beat(*arguments: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            working[0].cancel()
+            raise
+
+    monkeypatch.setattr("nestmap.farm.work._beat", beat)
+
+    async def main() -> None:
+        command = [sys.executable, "-c", ANSWERS]
+        async with SolverPool(PoolSettings(children=1), command) as pool:
+            claim = await until(lambda: farm.jobs.claim_work([JobKind.SOLVE], "test", lease_s=30))
+            working.append(asyncio.create_task(work_on(claim, farm, pool)))
+            await asyncio.wait(working)
+            assert working[0].cancelled()
+
+    asyncio.run(main())
+    assert farm.jobs.job(job).state is JobState.DONE
 
 
 def test_a_lease_that_is_taken_away_stops_the_work_and_writes_nothing(farm: Farm):
