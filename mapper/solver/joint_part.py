@@ -168,6 +168,7 @@ class Part:
         """
         by_table: dict[frozenset[Variable] | None, list[CodeClass]] = {}
         for code_class in self.block.classes if classes is None else classes:
+            self._watch.tick()
             demands = self._demands_of(code_class)
             by_table.setdefault(None if demands is None else demands[1], []).append(code_class)
         for together in by_table.values():

@@ -6,7 +6,7 @@ its columns: for each demand on a local size, the set of values that it allows i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -322,14 +322,14 @@ class ParameterTable:
             self._valid[conditions] = None if len(rows) == self.rows else rows
         return self._valid[conditions]
 
-    def _chunks(self, names: frozenset[Variable]) -> list[tuple[dict[Variable, Array], int]]:
+    def _chunks(self, names: frozenset[Variable]) -> Iterator[tuple[dict[Variable, Array], int]]:
+        """Columns to compute with, of some rows at a time: wide ones of all would be large."""
         columns = {name: column for name, column in self._columns.items() if name in names}
-        found: list[tuple[dict[Variable, Array], int]] = []
         for start in range(0, self.rows, _CHUNK):
+            self._watch.tick()
             stop = start + _CHUNK
             part = {name: _wide(column[start:stop]) for name, column in columns.items()}
-            found.append((part, min(_CHUNK, self.rows - start)))
-        return found
+            yield part, min(_CHUNK, self.rows - start)
 
     def _sets_of(self, demand: Demand, sets: SizeSets) -> tuple[Array, Array]:
         """For each row the set that a demand allows, numbered from 0, and these sets' numbers."""
@@ -340,7 +340,6 @@ class ParameterTable:
         names = frozenset[Variable]().union(*map(variables, terms))
         pieces: list[list[Array]] = [[] for _ in terms]
         for columns, rows in self._chunks(names):
-            self._watch.tick()
             for piece, values in zip(
                 pieces, values_of(terms, self._domains, columns, rows), strict=True
             ):

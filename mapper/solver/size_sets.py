@@ -128,6 +128,7 @@ class _Tied:
         watch: Watch,
     ) -> None:
         self._sets = sets
+        self._watch = watch
         self._most_bytes = (watch.limits.memory_bytes or DEFAULT_MEMORY) // _PAIRS
         constraints = tuple(
             Constraint("sizes", "sizes", (), p, _SOURCE, None, "", "") for p in predicates
@@ -166,6 +167,7 @@ class _Tied:
         *before, row, column = columns
         ways: Array = np.zeros(rows, exact)
         for prefix, places in _by_prefix(before, rows):
+            self._watch.tick()
             pairs = self._pairs_after(prefix)
             ways[places] = pairs[row[places], column[places]].astype(exact)
         return found * ways

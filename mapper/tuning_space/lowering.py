@@ -345,6 +345,7 @@ class _Lowering:
                 return Condition(self._labelled(name, text), TRUE, 1)
             case Name(), Name():
                 first, second = self._labels(left), self._labels(right)
+                check_parts(2 * min(len(first), len(second)) + 1)
                 same = (all_of(first[label], second[label]) for label in first if label in second)
                 return Condition(any_of(*same), TRUE, 2 * min(len(first), len(second)) + 1)
             case _:

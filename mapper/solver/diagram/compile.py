@@ -196,6 +196,7 @@ def _swept(
     graph = Graph(domains, open_names)
     roots: list[int] = []
     for demand in demands:
+        watch.tick()
         roots.append(graph.enter(demand))
         _refuse_large(len(graph.nodes), watch)
     # What holds anyway would only tie variables together.

@@ -94,6 +94,7 @@ class Graph:
         self._positions = {variable: position for position, variable in enumerate(order)}
         self._ids: dict[Predicate | IntTerm, int] = {}
         self._constants: dict[int, int] = {}
+        self._allowed: dict[Variable, frozenset[int]] = {}
 
     def enter(self, part: Predicate | IntTerm) -> int:
         """The node of a predicate or term."""
@@ -222,8 +223,11 @@ class Graph:
         node = self.nodes[child]
         if node.kind is Kind.CONSTANT:
             return self.constant(int(node.constant in values))
-        domain = self._domains[self.order[node.constant]]
-        inside = sum(value in values for value in domain)
+        variable = self.order[node.constant]
+        domain = self._allowed.get(variable)
+        if domain is None:
+            domain = self._allowed[variable] = frozenset(self._domains[variable])
+        inside = len(domain & values)
         if inside in (0, len(domain)):
             return self.constant(int(inside > 0))
         return self._add(Node(Kind.MEMBER, (child,), node.scope, 0, 1, values=values))

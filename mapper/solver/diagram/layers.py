@@ -212,6 +212,7 @@ class Diagram:
         for layer, parent, value in zip(
             reversed(layers), reversed(parents), reversed(values), strict=True
         ):
+            watch.tick()
             domain = as_array(layer.domain)
             chosen[layer.variable] = domain[value if index is None else value[index]]
             if parent is not None:

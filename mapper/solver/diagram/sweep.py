@@ -24,6 +24,10 @@ from mapper.solver.limits import Watch
 Array = NDArray[Any]
 # So many extensions are looked at between two looks at the clock.
 _CHUNK = 1 << 18
+_LEAST_CHUNK = 1 << 12
+# So much is computed between two of them, counted in numbers of 64 bits; Python's take longer.
+_WORK = 1 << 27
+_WIDE_WORK = 64
 
 
 # Source, value and target of an arc, and the keys by which it is grouped; and how much more than
@@ -154,9 +158,11 @@ def _extend(
     wide: bool,
 ) -> tuple[Array, Array, dict[Key, Array]]:
     """Every state with every value, less what cannot become valid: arcs and kept columns."""
-    rows = max(1, _CHUNK // len(values))
+    work = len(graph.nodes) * (_WIDE_WORK if wide else 1)
+    at_once = min(_CHUNK, max(_LEAST_CHUNK, _WORK // work))
+    rows = max(1, at_once // len(values))
     if states <= rows:
-        return _extend_rows(graph, level, known, states, values, step, wide)
+        return _extend_rows(graph, level, known, states, values, step, watch, wide)
     sources: list[Array] = []
     chosen: list[Array] = []
     kept: list[dict[Key, Array]] = []
@@ -165,7 +171,7 @@ def _extend(
         watch.tick()
         part = {key: column[start : start + rows] for key, column in known.items()}
         count = min(rows, states - start)
-        source, value, columns = _extend_rows(graph, level, part, count, values, step, wide)
+        source, value, columns = _extend_rows(graph, level, part, count, values, step, watch, wide)
         sources.append(source + start)
         chosen.append(value)
         kept.append(columns)
@@ -193,6 +199,7 @@ def _extend_rows(
     states: int,
     values: Array,
     step: _Step,
+    watch: Watch,
     wide: bool,
 ) -> tuple[Array, Array, dict[Key, Array]]:
     columns_of = {key: column[:, None] for key, column in known.items()}
@@ -202,7 +209,8 @@ def _extend_rows(
     for root in step.complete:
         keep = np.logical_and(keep, _bounds(at, root, columns_of)[1])
     sparse: tuple[Array, Array] | None = None
-    if step.open and states * len(values) >= _SPARSE_FROM and is_array(keep) and keep.size > 1:
+    sparse_from = _SPARSE_FROM // (16 if wide else 1)
+    if step.open and states * len(values) >= sparse_from and is_array(keep) and keep.size > 1:
         sparse = _survivors(keep, shape)
         if len(sparse[0]) * _SPARSE > states * len(values):
             sparse = None
@@ -214,6 +222,7 @@ def _extend_rows(
             shape, keep = (len(source), 1), True
     decided: dict[int, Any] = {}
     for root in step.open:
+        watch.tick()
         low, high = _bounds(at, root, columns_of)
         keep = np.logical_and(keep, high)
         if is_array(low):

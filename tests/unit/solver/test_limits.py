@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import islice
 from random import Random
 
@@ -10,6 +11,7 @@ import pytest
 
 from mapper.errors import LimitError
 from mapper.solver import limits
+from mapper.solver.counting import count_mappings
 from mapper.solver.diagram.layers import batches_of_ranks, distinct_ranks_below
 from mapper.solver.enumeration import enumerate_assignments
 from mapper.solver.limits import Cancelled, SolveLimits, Watch, resident_bytes
@@ -80,3 +82,31 @@ def test_a_sample_that_memory_does_not_hold_is_refused():
     watch = Watch(SolveLimits(memory_bytes=1 << 20))
     with pytest.raises(LimitError, match="more memory than allowed"):
         list(sample(cube(100), 10**6, 1, watch=watch))
+
+
+def test_a_deadline_holds_where_a_constraint_is_long_and_its_numbers_are_large():
+    parameters = {f"p{i}": {"from": 1, "to": 50} for i in range(6)}
+    terms = " + ".join(f"1/(p{i % 6}+{i})" for i in range(40))
+    document = {
+        "schema": "nestmap/space/1",
+        "name": "fractions",
+        "parameters": parameters,
+        "constraints": [f"{terms} < 3"],
+    }
+    space = solver_space(space_from_json(document))
+    watch = Watch(SolveLimits(time_s=1.0))
+    assert not count_mappings(space, watch=watch).complete
+    # One chunk of all columns took half a minute; generous, since others use the machine, too.
+    assert time.monotonic() - watch.started < 15
+
+
+def test_very_many_labels_are_not_compared_one_by_one():
+    labels = [f"l{i}" for i in range(3000)]
+    document = {
+        "schema": "nestmap/space/1",
+        "name": "labels",
+        "parameters": {"a": labels, "b": labels},
+        "constraints": ["a == b"],
+    }
+    with pytest.raises(LimitError, match="/constraints/0: the expression becomes too large"):
+        solver_space(space_from_json(document))
