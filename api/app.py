@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from api import openapi
 from api.bounded_json import BodyLimit
-from api.observing import Metrics, RequestLog, service_logger
+from api.observing import Metrics, RequestLog, route_template, service_logger
 from api.problems import ProblemError, ProblemResponse, pointer_to, problem_of
 from api.request_guard import RequestGuard
 from api.routes import (
@@ -134,7 +134,17 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     slug = {404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}.get(
         error.status_code, "malformed-request" if error.status_code < 500 else "internal"
     )
-    return _answer(request, ProblemError(slug, headers=error.headers))
+    headers = dict(error.headers or {})
+    if slug == "method-not-allowed":
+        headers["Allow"] = ", ".join(_methods_of(request))
+    return _answer(request, ProblemError(slug, headers=headers))
+
+
+def _methods_of(request: Request) -> list[str]:
+    """The methods of a path: the framework names those of its first route only."""
+    paths: dict[str, Any] = request.app.openapi()["paths"]
+    route = route_template(request.scope)
+    return sorted(method.upper() for method in paths.get(route, {"get": None}))
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:

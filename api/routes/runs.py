@@ -203,7 +203,7 @@ async def _step(services: Services, step: Any, run_id: str) -> RunDocument:
     "/v1/runs/{run_id}/events", Access.USER, summary="A run as it goes on",
     problems=(404,), response_class=Response,
     responses={
-        200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}},
+        200: {"content": {EVENT_STREAM: {}}},
         204: {"description": "The run has ended and everything was sent: stay away"},
     },
 )  # fmt: skip

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from api.schemas.farm import DeviceId
 from api.schemas.solving import Strict
+from api.schemas.types import Number
 from db.farm.records import Board, BoardFacts, NewToken, Token
 
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
@@ -85,7 +86,7 @@ class TokenRequest(Strict):
     scope: Literal["admin", "user", "device"]
     label: Annotated[str, StringConstraints(max_length=200)] = ""
     device: DeviceId | None = None
-    lifetime_s: float | None = Field(default=None, ge=1, le=3_660 * 86_400)
+    lifetime_s: Number | None = Field(default=None, ge=1, le=3_660 * 86_400)
 
 
 class TokenDocument(BaseModel):

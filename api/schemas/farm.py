@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from api.schemas.solving import Seed, Strict, Subject
+from api.schemas.types import Number, Whole
 from db.farm.identifiers import BOARD_PREFIX, RUN_PREFIX
 from db.farm.run_records import Run
 
@@ -25,8 +26,8 @@ RunStateName = Literal[
 class Budget(Strict):
     """When a run ends; without either it goes on until the space is exhausted."""
 
-    candidates: int | None = Field(default=None, ge=1, le=2**53)
-    seconds: float | None = Field(default=None, gt=0.001, le=366 * 86_400)
+    candidates: Whole | None = Field(default=None, ge=1, le=2**53)
+    seconds: Number | None = Field(default=None, gt=0.001, le=366 * 86_400)
 
 
 class RunRequest(Strict):
@@ -61,13 +62,13 @@ class RunRequest(Strict):
     mode: Literal["strict", "paper"] = "strict"
     strategy: Annotated[str, StringConstraints(pattern="^[a-z0-9-]{1,64}$")] = "random"
     seed: Seed = 0
-    protocol: Annotated[dict[str, int | float], Field(max_length=20)] | None = Field(
+    protocol: Annotated[dict[str, Whole | Number], Field(max_length=20)] | None = Field(
         default=None, description="How a candidate is measured: `warmup`, `repetitions`, …"
     )
     budget: Budget = Budget(candidates=DEFAULT_CANDIDATES)
     label: Label | None = Field(default=None, description="The subject's name unless given")
-    priority: int = Field(default=0, ge=-100, le=100)
-    low_water: int = Field(
+    priority: Whole = Field(default=0, ge=-100, le=100)
+    low_water: Whole = Field(
         default=4, ge=1, le=1_000, description="More are proposed when fewer wait"
     )
 

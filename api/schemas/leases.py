@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from api.schemas.solving import Strict
+from api.schemas.types import Number, Whole
 
 MAX_TRIALS = 100_000
 MAX_MESSAGE = 20_000
@@ -16,10 +17,10 @@ MAX_LOG = 100_000
 Facts = dict[str, Any]
 Version = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 LeaseToken = Annotated[str, StringConstraints(min_length=1, max_length=500)]
-Attempt = Annotated[int, Field(ge=0, lt=2**31)]
+Attempt = Annotated[Whole, Field(ge=0, lt=2**31)]
 Message = Annotated[str, StringConstraints(max_length=MAX_MESSAGE)]
 #: JSON has no NaN and no infinity: they come by name.
-Real = Annotated[float, Field(allow_inf_nan=False)] | Literal["nan", "inf", "-inf"]
+Real = Number | Literal["nan", "inf", "-inf"]
 
 
 class Open(BaseModel):
@@ -77,7 +78,7 @@ class TimedOutcome(Open):
     kind: Literal["timed"]
     detail: TimedDetail
     trials_ns: Annotated[
-        list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1, max_length=MAX_TRIALS)
+        list[Annotated[Whole, Field(ge=0, lt=2**63)]], Field(min_length=1, max_length=MAX_TRIALS)
     ]
 
 
@@ -85,7 +86,7 @@ class WrongDetail(Open):
     """Where and by how much a result is not the reference's."""
 
     max_relative_error: Real
-    first_bad_index: Annotated[list[Annotated[int, Field(ge=0, lt=2**63)]], Field(max_length=16)]
+    first_bad_index: Annotated[list[Annotated[Whole, Field(ge=0, lt=2**63)]], Field(max_length=16)]
     message: Message
 
 
@@ -112,7 +113,7 @@ class RefusedOutcome(Open):
 class TimeoutDetail(Open):
     """After how long the candidate was killed."""
 
-    after_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    after_s: Annotated[Number, Field(ge=0)]
 
 
 class TimeoutOutcome(Open):
@@ -125,7 +126,7 @@ class TimeoutOutcome(Open):
 class CrashDetail(Open):
     """How the measuring process died; a negative code is a signal."""
 
-    exit_code: Annotated[int, Field(ge=-(2**31), lt=2**31)]
+    exit_code: Annotated[Whole, Field(ge=-(2**31), lt=2**31)]
     message: Message
 
 
@@ -191,7 +192,7 @@ class CodeRequest(Strict):
     profile: Annotated[str, StringConstraints(max_length=64)] | None = Field(
         default=None, description="A shipped profile whose limits hold for the board"
     )
-    valid_s: float = Field(default=3_600, gt=0, le=30 * 86_400)
+    valid_s: Number = Field(default=3_600, gt=0, le=30 * 86_400)
 
 
 class CodeAnswer(BaseModel):

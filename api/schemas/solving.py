@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from api.paging import DEFAULT_PAGE, MAX_CURSOR_CHARACTERS, MAX_PAGE
+from api.schemas.types import Flag, Number, Whole
 
 MAX_SAMPLE = 10_000
 MAX_STREAM = 10_000_000
@@ -15,7 +16,7 @@ Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 Restriction = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Restrictions = Annotated[list[Restriction], Field(max_length=1_000)]
 Cursor = Annotated[str, StringConstraints(max_length=MAX_CURSOR_CHARACTERS)]
-Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Seed = Annotated[Whole, Field(ge=0, le=2**63 - 1)]
 
 
 class Strict(BaseModel):
@@ -92,7 +93,7 @@ class About(Strict):
         description="Whose limits hold: a profile by name, or an object with the fields of one "
         "(/v1/profiles lists both)",
     )
-    time_limit_s: float | None = Field(
+    time_limit_s: Number | None = Field(
         default=None, gt=0, le=86_400, description="For solving; the service has a bound of its own"
     )
 
@@ -109,7 +110,7 @@ class RestrictedAbout(About):
 class WaterfallQuery(About):
     """How many are left after each rule."""
 
-    joint: bool = Field(default=False, description="Count mappings with parameters and local sizes")
+    joint: Flag = Field(default=False, description="Count mappings with parameters and local sizes")
 
 
 class MappingsQuery(RestrictedAbout):
@@ -118,7 +119,7 @@ class MappingsQuery(RestrictedAbout):
     prefer: Restrictions = Field(
         default=[], description="First what meets these best, perhaps with weights: `28=W0:3,W1`"
     )
-    limit: int = Field(default=DEFAULT_PAGE, ge=1, le=MAX_PAGE)
+    limit: Whole = Field(default=DEFAULT_PAGE, ge=1, le=MAX_PAGE)
     cursor: Cursor | None = Field(default=None, description="`next` of the page before")
 
 
@@ -126,15 +127,15 @@ class StreamQuery(RestrictedAbout):
     """All valid mappings, or the first `limit`."""
 
     prefer: Restrictions = []
-    limit: int | None = Field(default=None, ge=1, le=MAX_STREAM)
+    limit: Whole | None = Field(default=None, ge=1, le=MAX_STREAM)
 
 
 class CountQuery(RestrictedAbout):
     """How many there are."""
 
-    joint: bool = Field(default=False, description="Count mappings with parameters and local sizes")
-    stratify: bool = Field(default=False, description="And for each set of dimensions used")
-    up_to_symmetry: bool = Field(
+    joint: Flag = Field(default=False, description="Count mappings with parameters and local sizes")
+    stratify: Flag = Field(default=False, description="And for each set of dimensions used")
+    up_to_symmetry: Flag = Field(
         default=False, description="Of mappings that differ by permuted dimensions, one"
     )
 
@@ -142,15 +143,15 @@ class CountQuery(RestrictedAbout):
 class SampleQuery(RestrictedAbout):
     """Some, each equally likely."""
 
-    number: int = Field(default=10, ge=1, le=MAX_SAMPLE)
+    number: Whole = Field(default=10, ge=1, le=MAX_SAMPLE)
     seed: Seed = 0
-    joint: bool = Field(
+    joint: Flag = Field(
         default=False, description="Each assignment equally likely, not each mapping"
     )
-    stratify: bool = Field(
+    stratify: Flag = Field(
         default=False, description="Equally many for each set of dimensions used"
     )
-    up_to_symmetry: bool = False
+    up_to_symmetry: Flag = False
 
 
 class CheckQuery(RestrictedAbout):
@@ -159,7 +160,7 @@ class CheckQuery(RestrictedAbout):
     mapping: dict[str, Any] = Field(
         description="What a page has: `mapping`, and perhaps `parameters` and `local_sizes`"
     )
-    nearest: bool = Field(
+    nearest: Flag = Field(
         default=True, description="Look for the valid mapping with the fewest changes"
     )
 
