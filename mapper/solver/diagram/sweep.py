@@ -159,7 +159,7 @@ def _extend(
 ) -> tuple[Array, Array, dict[Key, Array]]:
     """Every state with every value, less what cannot become valid: arcs and kept columns."""
     work = len(graph.nodes) * (_WIDE_WORK if wide else 1)
-    at_once = min(_CHUNK, max(_LEAST_CHUNK, _WORK // work))
+    at_once = min(_CHUNK, max(_LEAST_CHUNK, _WORK // max(1, work)))
     rows = max(1, at_once // len(values))
     if states <= rows:
         return _extend_rows(graph, level, known, states, values, step, watch, wide)
