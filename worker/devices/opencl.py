@@ -17,8 +17,9 @@ from mapper.errors import DeviceError, Problem
 from worker.devices.linker import require_linker
 
 #: No OpenCL query says how much private memory a work-item may use. On CPUs private arrays
-#: live on the stack of a worker thread that runs a whole work-group: a page each is safe.
-CPU_PRIVATE_BYTES = 4096
+#: live on the stack of a worker thread that runs a whole work-group: 16 KiB times a group of
+#: 256 is half of Linux's 8 MiB (and what mapper/profiles/pocl.toml says).
+CPU_PRIVATE_BYTES = 16_384
 #: 255 32-bit registers a thread, what every NVIDIA GPU since Kepler (2012) allows.
 NVIDIA_PRIVATE_BYTES = 1020
 # NVIDIA's driver adds 4 bytes of its own to some kernels: 49,152 declared were 49,156 used.
