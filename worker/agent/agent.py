@@ -252,6 +252,7 @@ class Agent:
             return None
         finally:
             self._polling = False
+            self._calls.resume()
         self._patience.succeeded()
         return lease
 

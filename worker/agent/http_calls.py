@@ -82,12 +82,14 @@ class HttpCalls:
         self._token = token
         self._tls = tls_context(ca_file) if self.address.secure else None
         self._connection: http.client.HTTPConnection | None = None
+        self._interrupted = False
 
     def sibling(self) -> HttpCalls:
         """The same server and token with a connection of its own."""
         other = object.__new__(HttpCalls)
         other.address, other._token, other._tls = self.address, self._token, self._tls
         other._connection = None
+        other._interrupted = False
         return other
 
     def use_token(self, token: str) -> None:
@@ -101,11 +103,20 @@ class HttpCalls:
             connection.close()
 
     def interrupt(self) -> None:
-        """Make a call that waits for its answer end with TryAgain, from a signal handler."""
+        """Make a call that waits for its answer end with TryAgain, from a signal handler.
+
+        A call that has not connected yet, or would connect again, ends so too, until
+        :meth:`resume`.
+        """
+        self._interrupted = True
         connection = self._connection
         if connection is not None and connection.sock is not None:
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def resume(self) -> None:
+        """Make calls as before the interrupt."""
+        self._interrupted = False
 
     def post(
         self, path: str, body: dict[str, Any], *, timeout_s: float = 20.0
@@ -178,7 +189,7 @@ class HttpCalls:
         try:
             return self._send(method, path, text, timeout_s)
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-            if not reused:
+            if not reused or self._interrupted:
                 raise
             # The server closed a connection that was idle; that is no failure of it.
             self.close()
@@ -188,6 +199,8 @@ class HttpCalls:
         self, method: str, path: str, text: bytes | None, timeout_s: float
     ) -> http.client.HTTPResponse:
         connection = self._connected()
+        if self._interrupted:
+            raise TryAgain("interrupted")
         assert connection.sock is not None
         connection.sock.settimeout(timeout_s)
         headers = {
