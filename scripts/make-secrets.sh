@@ -27,5 +27,5 @@ default_vhost = nestmap
 consumer_timeout = 3600000
 "
 put grafana_password "$(random)"
-# A board's token comes from the service: nestmap devices enrol, or POST /v1/enrolments.
-put board_token ""
+# A board's one-time code comes from the service: POST /v1/enrolments.
+put board_code ""
