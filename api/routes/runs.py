@@ -62,6 +62,7 @@ async def create_run(
         budget_seconds=body.budget.seconds,
         priority=body.priority,
         low_water=body.low_water,
+        stand_ins=tuple(body.stand_ins),
     )
     key = None
     if idempotency_key is not None:
@@ -69,8 +70,14 @@ async def create_run(
         key = IdempotencyKey(principal.id, idempotency_key, hashlib.sha256(sent).hexdigest())
     try:
         accepted = await services.database(services.farm.runs.create, new, key, _created)
-    except AbsentError:
-        problem = Problem("/device", "there is no such device", body.device)
+    except AbsentError as error:
+        named = f"{error}"
+        unknown = next((one for one in body.stand_ins if one in named), None)
+        problem = Problem(
+            "/device" if unknown is None else "/stand_ins",
+            "there is no such device",
+            unknown or body.device,
+        )
         raise ProblemError("invalid-input", problem.message, [problem]) from None
     services.sweeper.ring_work()
     response = accepted.response or _created(accepted.value)

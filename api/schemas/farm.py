@@ -14,6 +14,7 @@ from db.farm.run_records import Run
 
 DEFAULT_CANDIDATES = 100
 MAX_VARIANTS = 16
+MAX_STAND_INS = 255
 
 DeviceId = Annotated[str, StringConstraints(pattern=f"^{BOARD_PREFIX}[0-9a-z]{{26}}$")]
 RunId = Annotated[str, StringConstraints(pattern=f"^{RUN_PREFIX}[0-9a-z]{{26}}$")]
@@ -48,6 +49,11 @@ class RunRequest(Strict):
     )
 
     device: DeviceId
+    stand_ins: Annotated[list[DeviceId], Field(max_length=MAX_STAND_INS)] = Field(
+        default=[],
+        description="Devices of the same profile that measure candidates of this run too, when "
+        "they have nothing else to do: the run goes on when a device is lost",
+    )
     subject: Subject
     variants: (
         Annotated[
@@ -78,6 +84,8 @@ class RunRequest(Strict):
         fields = self.model_dump(
             include={"variants", "mode", "strategy", "seed", "protocol"}, exclude_none=True
         )
+        if self.stand_ins:
+            fields["stand_ins"] = self.stand_ins
         return {"subject": subject, **fields}
 
 
@@ -99,6 +107,7 @@ class RunDocument(BaseModel):
 
     id: str
     device: str
+    stand_ins: list[str]
     label: str
     state: RunStateName
     reason: str
@@ -118,6 +127,7 @@ class RunDocument(BaseModel):
         return cls(
             id=run.id,
             device=run.board_id,
+            stand_ins=list(run.request.get("stand_ins", [])),
             label=run.label,
             state=run.state.value,
             reason=run.reason,

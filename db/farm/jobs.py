@@ -36,7 +36,9 @@ from db.farm.leases import (
     is_repeat,
     lock_board,
     require_newest,
+    shared_with,
     take,
+    take_over,
 )
 from db.farm.lifecycle import (
     add_event,
@@ -54,7 +56,7 @@ from db.farm.records import IdempotencyKey
 from db.farm.rows import attempt_of, job_of
 from db.farm.run_records import Accepted
 from db.farm.states import AttemptEnd, BoardState, EventKind, JobKind, JobState, RunState
-from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunRow
+from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunBoardRow, RunRow
 from db.transactions import Transactions
 from mapper.errors import InputError, Problem
 
@@ -147,14 +149,17 @@ class Jobs:
     def waiting_boards(self, limit: int = 1_000) -> tuple[str, ...]:
         """Active boards that would get a job if they asked now: one read for all long polls."""
         now = self._now()
-        queued = (
-            select(JobRow.board_id)
-            .where(
-                JobRow.board_id.is_not(None),
-                JobRow.state == JobState.QUEUED,
-                JobRow.held.is_(False),
-                JobRow.not_before <= now,
-            )
+        claimable = (
+            JobRow.board_id.is_not(None),
+            JobRow.state == JobState.QUEUED,
+            JobRow.held.is_(False),
+            JobRow.not_before <= now,
+        )
+        queued = select(JobRow.board_id).where(*claimable).distinct()
+        shared = (
+            select(RunBoardRow.board_id)
+            .join(JobRow, JobRow.run_id == RunBoardRow.run_id)
+            .where(*claimable)
             .distinct()
         )
         busy = select(JobRow.board_id).where(
@@ -163,7 +168,7 @@ class Jobs:
         rows = (
             select(BoardRow.id)
             .where(
-                BoardRow.id.in_(queued),
+                BoardRow.id.in_(queued) | BoardRow.id.in_(shared),
                 BoardRow.id.not_in(busy),
                 BoardRow.state == BoardState.ACTIVE,
             )
@@ -173,7 +178,8 @@ class Jobs:
             return tuple(session.scalars(rows))
 
     def claim_for_board(self, board_id: str, *, lease_s: float, owner: str = "") -> Claim | None:
-        """Lease the board's first ``measure`` job for ``lease_s`` seconds.
+        """Lease the board's first ``measure`` job for ``lease_s`` seconds, or else the first
+        queued one of a run that the board stands in for.
 
         None if there is no job, the board is not active, or it holds a lease that has not run
         out. ``owner`` (the agent's version, say) is kept with the attempt. ``AbsentError`` if
@@ -188,6 +194,13 @@ class Jobs:
                 return None
             clear_the_way(session, JobRow.board_id == board_id, now, _CLEARED)
             of_board = (JobRow.board_id == board_id) & ~board_is_busy(board_id)
+            claim = take(session, of_board, shown_text(owner), lease_s, now)
+            if claim is not None:
+                return claim
+            # Nothing of its own: it stands in for other boards of its runs.
+            clear_the_way(session, shared_with(board_id), now, _CLEARED)
+            if not take_over(session, board_id, now):
+                return None
             return take(session, of_board, shown_text(owner), lease_s, now)
 
     def claim_work(

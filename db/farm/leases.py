@@ -22,8 +22,8 @@ from db.farm.lifecycle import (
     settle,
 )
 from db.farm.rows import job_of
-from db.farm.states import AttemptEnd, EventKind, JobState, RunState
-from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunRow
+from db.farm.states import AttemptEnd, EventKind, JobKind, JobState, RunState
+from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunBoardRow, RunRow
 from mapper.errors import Problem
 
 _FRESH = {"populate_existing": True, "synchronize_session": False}
@@ -86,6 +86,44 @@ def take(
         )
     )
     return Claim(job_of(row), Lease(row.id, row.attempt, token), lease_s)
+
+
+def shared_with(board_id: str) -> ColumnElement[bool]:
+    """Which jobs are of other boards, in runs that this board measures too."""
+    runs = select(RunBoardRow.run_id).where(RunBoardRow.board_id == board_id)
+    return (
+        JobRow.run_id.in_(runs) & (JobRow.kind == JobKind.MEASURE) & (JobRow.board_id != board_id)
+    )
+
+
+def take_over(session: Session, board_id: str, now: datetime) -> bool:
+    """Give the board the first claimable job that others of its runs' boards have waiting.
+
+    It becomes the board's own as it is, queued; a claim follows in the same transaction.
+    """
+    first = (
+        select(JobRow.id)
+        .where(
+            shared_with(board_id),
+            ~board_is_busy(board_id),
+            JobRow.state == JobState.QUEUED,
+            JobRow.held.is_(False),
+            JobRow.not_before <= now,
+            JobRow.attempt < JobRow.max_attempts,
+        )
+        .order_by(JobRow.rank, JobRow.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
+    taken = session.execute(
+        update(JobRow)
+        .where(JobRow.id == first, JobRow.state == JobState.QUEUED)
+        .values(board_id=board_id)
+        .returning(JobRow.id),
+        execution_options=_FRESH,
+    )
+    return taken.one_or_none() is not None
 
 
 def clear_the_way(session: Session, which: ColumnElement[bool], now: datetime, most: int) -> None:

@@ -20,6 +20,9 @@ class NewRun:
     ``request`` is the API's JSON, handed to whoever proposes. A budget of neither candidates
     nor seconds lasts until the space is exhausted. A new ``propose`` job is added when fewer
     than ``low_water`` measure jobs are open. Higher ``priority`` comes first, -100 to 100.
+
+    Candidates are made for ``board_id``. ``stand_ins`` are boards of the same profile that
+    measure them too, whenever they have nothing of their own to do.
     """
 
     board_id: str
@@ -30,6 +33,7 @@ class NewRun:
     budget_seconds: float | None = None
     priority: int = 0
     low_water: int = 4
+    stand_ins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

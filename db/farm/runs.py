@@ -34,15 +34,16 @@ from db.farm.records import IdempotencyKey, Keyset
 from db.farm.rows import run_of
 from db.farm.run_records import Accepted, DeviceState, NewRun, OwnedStudy, Run, RunHistory
 from db.farm.states import BoardState, EventKind, JobKind, JobState, RunState
-from db.farm.tables import BoardRow, JobRow, RunRow, RunStudyRow
+from db.farm.tables import BoardRow, JobRow, RunBoardRow, RunRow, RunStudyRow
 from db.tables import DeviceRow, MeasurementRow, StudyRow
 from db.transactions import Transactions
-from mapper.errors import Problem
+from mapper.errors import InputError, LimitError, Problem
 from mapper.measurement import OUTCOME_KINDS
 
 MOST_SECONDS = 366 * 86_400.0
 MOST_LOW_WATER = 1_000
 MOST_PRIORITY = 100
+MOST_STAND_INS = 255
 _SETTABLE = (JobState.QUEUED, JobState.LEASED)
 
 
@@ -67,20 +68,30 @@ class Runs:
 
         ``respond`` makes the response that is kept with the key from the new run; it must be
         quick and pure. Raises ``AbsentError`` for an unknown board, ``ConflictError`` for a
-        disabled one, ``IdempotencyKeyReused``, ``InputError``, ``LimitError``.
+        disabled one, ``IdempotencyKeyReused``, ``InputError`` (a stand-in of another profile,
+        for one), ``LimitError``.
         """
         _check(new)
 
         def create(session: Session, now: datetime) -> Run:
-            board = session.get(BoardRow, new.board_id)
-            if board is None:
-                raise absent("board", new.board_id)
-            if board.state == BoardState.DISABLED:
-                raise ConflictError(
-                    Problem("board", "is disabled", board.reason, "an active board")
-                )
+            board = _enabled(session, new.board_id)
+            for board_id in new.stand_ins:
+                stand_in = _enabled(session, board_id)
+                if stand_in.profile != board.profile:
+                    raise InputError(
+                        Problem(
+                            "stand_ins",
+                            "a device of another profile cannot stand in",
+                            f"{board_id} with {stand_in.profile}",
+                            f"devices with {board.profile}",
+                        )
+                    )
             run_id = new_identifier(RUN_PREFIX, now)
             session.execute(insert(RunRow).values(_new_row(new, run_id, now)))
+            if new.stand_ins:
+                boards = sorted({new.board_id, *new.stand_ins})
+                rows = [{"run_id": run_id, "board_id": board_id} for board_id in boards]
+                session.execute(insert(RunBoardRow), rows)
             run = lock_run(session, run_id)
             job_id = add_propose_job(session, run, now)
             payload = {"label": run.label, "board": run.board_id, "job": job_id}
@@ -111,7 +122,9 @@ class Runs:
         if state is not None:
             rows = rows.where(RunRow.state == state)
         if board_id is not None:
-            rows = rows.where(RunRow.board_id == checked_text("board_id", board_id))
+            named = checked_text("board_id", board_id)
+            of_several = select(RunBoardRow.run_id).where(RunBoardRow.board_id == named)
+            rows = rows.where((RunRow.board_id == named) | RunRow.id.in_(of_several))
         if label is not None:
             rows = rows.where(RunRow.label == checked_text("label", label))
         with self._transactions.read() as session:
@@ -222,10 +235,25 @@ def _check(new: NewRun) -> None:
     checked_json("request", new.request, MAX_REQUEST_BYTES)
     checked_integer("priority", new.priority, -MOST_PRIORITY, MOST_PRIORITY)
     checked_integer("low_water", new.low_water, 1, MOST_LOW_WATER)
+    if len(new.stand_ins) > MOST_STAND_INS:
+        raise LimitError(
+            Problem("stand_ins", "too many", str(len(new.stand_ins)), f"{MOST_STAND_INS} or fewer")
+        )
+    for number, board_id in enumerate(new.stand_ins):
+        checked_text(f"stand_ins/{number}", board_id)
     if new.budget_candidates is not None:
         checked_integer("budget_candidates", new.budget_candidates, 1)
     if new.budget_seconds is not None:
         checked_number("budget_seconds", new.budget_seconds, 1e-3, MOST_SECONDS)
+
+
+def _enabled(session: Session, board_id: str) -> BoardRow:
+    board = session.get(BoardRow, board_id)
+    if board is None:
+        raise absent("board", board_id)
+    if board.state == BoardState.DISABLED:
+        raise ConflictError(Problem("board", "is disabled", board.reason, "an active board"))
+    return board
 
 
 def _new_row(new: NewRun, run_id: str, now: datetime) -> dict[str, object]:

@@ -152,6 +152,19 @@ class RunRow(Base):
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
+class RunBoardRow(Base):
+    """A board that may measure a run's candidates, where that is more than the run's own board.
+
+    A run that is tied to one board has no rows here.
+    """
+
+    __tablename__ = "run_boards"
+    __table_args__ = (Index(None, "board_id"),)
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), primary_key=True)
+    board_id: Mapped[str] = mapped_column(ForeignKey("boards.id"), primary_key=True)
+
+
 class RunStudyRow(Base):
     """A study that a run owns: one for each variant and each state of the device's software."""
 

@@ -25,7 +25,7 @@ OWN_FIELDS = (
     "variants", "mode", "seed", "strategy", "protocol", "pin", "forbid", "timeout_s",
 )  # fmt: skip
 #: What the API keeps of a request beside what a proposal needs.
-OTHER_FIELDS = ("schema", "device", "budget", "label", "priority", "low_water")
+OTHER_FIELDS = ("schema", "device", "budget", "label", "priority", "low_water", "stand_ins")
 #: ``auto`` leaves the choice to us.
 STRATEGIES = ("auto", "random")
 MOST_TIMEOUT_S = 6 * 3600.0

@@ -69,10 +69,11 @@ def farm_and_clock(
 @dataclass
 class ModelJob:
     """A job as the rules of leases have it. ``holder`` is the newest claim's lease while its
-    result would still be taken; ``gave_up`` and ``done`` are how that claim ended by itself."""
+    result would still be taken; ``ended_by_holder`` says that this claim ended by itself."""
 
     id: str
     run: int | None
+    board: int | None
     state: JobState = JobState.QUEUED
     attempt: int = 0
     until: float = 0.0
@@ -101,7 +102,8 @@ class ModelRun:
 
 
 class LeaseMachine(RuleBasedStateMachine):
-    """Two boards with a run each, and jobs for solver workers."""
+    """Two boards with a run each, and jobs for solver workers; perhaps the second board stands
+    in for the first in its run."""
 
     def __init__(self, farm: Farm, clock: Clock) -> None:
         super().__init__()
@@ -113,6 +115,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.jobs: dict[str, ModelJob] = {}
         self.leases: list[Lease] = []
         self.drawn = 0
+        self.shared = False
 
     @property
     def now(self) -> float:
@@ -120,12 +123,16 @@ class LeaseMachine(RuleBasedStateMachine):
 
     # Beginning and end
 
-    @initialize()
-    def begin(self) -> None:
-        for number in range(BOARDS):
-            board = some_board(self.farm, f"{self.clock().isoformat()} {number}")
-            self.boards.append(board)
-            self.runs.append(some_run(self.farm, board, low_water=1))
+    @initialize(shared=st.booleans())
+    def begin(self, shared: bool) -> None:
+        self.shared = shared
+        self.boards = [
+            some_board(self.farm, f"{self.clock().isoformat()} {number}")
+            for number in range(BOARDS)
+        ]
+        for number, board in enumerate(self.boards):
+            stand_ins = (self.boards[1].id,) if shared and number == 0 else ()
+            self.runs.append(some_run(self.farm, board, low_water=1, stand_ins=stand_ins))
             self.model_runs.append(ModelRun())
             propose(self.farm, self.numbers(3))
             self.note_new_jobs(number)
@@ -150,7 +157,7 @@ class LeaseMachine(RuleBasedStateMachine):
             if job.kind is JobKind.MEASURE and job.id not in self.jobs:
                 held = self.model_runs[run].state is RunState.PAUSED
                 self.jobs[job.id] = ModelJob(
-                    job.id, run, not_before=job.not_before.timestamp(), held=held
+                    job.id, run, run, not_before=job.not_before.timestamp(), held=held
                 )
 
     # The model's own steps
@@ -177,7 +184,12 @@ class LeaseMachine(RuleBasedStateMachine):
         job.state, job.not_before = JobState.QUEUED, self.now
         job.held = job.run is not None and self.model_runs[job.run].state is RunState.PAUSED
 
-    def claimable(self, jobs: list[ModelJob]) -> ModelJob | None:
+    def busy(self, board: int | None) -> bool:
+        return board is not None and any(
+            job.state is JobState.LEASED for job in self.jobs.values() if job.board == board
+        )
+
+    def claimable(self, jobs: list[ModelJob], board: int | None) -> ModelJob | None:
         """What a claim finds, after it has cleared the way."""
         for job in jobs:
             if job.state is JobState.LEASED and job.until < self.now:
@@ -195,7 +207,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 if job.run is not None:
                     self.model_runs[job.run].lost += 1
                     self.settle(job.run)
-        if jobs and jobs[0].run is not None and any(j.state is JobState.LEASED for j in jobs):
+        if self.busy(board):
             return None
         left = [job for job in waiting if job.state is JobState.QUEUED]
         return min(left, key=lambda job: job.id, default=None)
@@ -219,13 +231,22 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, BOARDS - 1))
     def claim_for_board(self, number: int) -> None:
-        expected = self.claimable(self.of(number))
+        own = [job for job in self.jobs.values() if job.board == number]
+        expected = self.claimable(own, number)
+        if expected is None and self.shared:
+            # The first board's run may be measured by both, and what one took stays its own.
+            others = [job for job in self.of(0) if job.board != number]
+            expected = self.claimable(others, number)
+            if expected is not None:
+                expected.board = number
+        waiting = self.boards[number].id in self.farm.jobs.waiting_boards()
+        assert waiting or expected is None
         claimed = self.farm.jobs.claim_for_board(self.boards[number].id, lease_s=LEASE_S)
         self.note_claim(expected, claimed)
 
     @rule()
     def claim_solve_work(self) -> None:
-        expected = self.claimable(self.of(None))
+        expected = self.claimable(self.of(None), None)
         claimed = self.farm.jobs.claim_work([JobKind.SOLVE], "solver", lease_s=LEASE_S)
         self.note_claim(expected, claimed)
 
@@ -234,18 +255,14 @@ class LeaseMachine(RuleBasedStateMachine):
         self.clock.advance(0.001)  # so that names sort as jobs were made
         not_before = self.clock() + timedelta(seconds=delay_s)
         job = self.farm.jobs.enqueue(NewJob({}, "me", not_before=not_before)).value
-        self.jobs[job.id] = ModelJob(job.id, None, not_before=not_before.timestamp())
+        self.jobs[job.id] = ModelJob(job.id, None, None, not_before=not_before.timestamp())
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data())
     def heartbeat(self, data: st.DataObject) -> None:
         lease = data.draw(st.sampled_from(self.leases[-6:]))
         job = self.newest(lease)
-        busy = (
-            job is not None
-            and job.run is not None
-            and any(other.state is JobState.LEASED for other in self.of(job.run))
-        )
+        busy = job is not None and self.busy(job.board)
         lapsed = job is not None and job.state is JobState.QUEUED and not job.ended_by_holder
         if job is not None and (job.state is JobState.LEASED or (lapsed and not busy)):
             beat = self.farm.jobs.heartbeat(lease, lease_s=LEASE_S)
@@ -409,8 +426,12 @@ class LeaseMachine(RuleBasedStateMachine):
             found = {job.id: job for job in self.farm.jobs.of_run(run.id)}
             for job in self.of(number):
                 assert (found[job.id].state, found[job.id].attempt) == (job.state, job.attempt)
-            live = [job for job in found.values() if job.state is JobState.LEASED]
-            assert len([job for job in live if job.kind is JobKind.MEASURE]) <= 1
+            for job in self.of(number):
+                board = None if job.board is None else self.boards[job.board].id
+                assert found[job.id].board_id == board
+        for number in range(BOARDS):
+            leased = [job for job in self.jobs.values() if job.state is JobState.LEASED]
+            assert len([job for job in leased if job.board == number]) <= 1
         for job in self.of(None):
             stored_job = self.farm.jobs.job(job.id)
             assert (stored_job.state, stored_job.attempt) == (job.state, job.attempt)

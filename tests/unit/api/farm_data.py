@@ -22,9 +22,9 @@ SOURCE = b"kernel void k() {}"
 DEVICE = DeviceState("PoCL", {"driver": "3.0"})
 
 
-def new_run(farm: Farm, board_id: str, label: str = "vgg16/7", **more: int) -> Run:
+def new_run(farm: Farm, board_id: str, label: str = "vgg16/7", *, priority: int = 0) -> Run:
     """A queued run."""
-    new = NewRun(board_id, label, "somebody", {"subject": {"name": label}}, **more)
+    new = NewRun(board_id, label, "somebody", {"subject": {"name": label}}, priority=priority)
     return farm.runs.create(new).value
 
 

@@ -302,3 +302,60 @@ def test_counts_of_open_jobs(farm: Farm):
         (JobKind.MEASURE, JobState.LEASED): 1,
         (JobKind.SOLVE, JobState.QUEUED): 1,
     }
+
+
+def test_a_run_goes_on_with_a_stand_in_when_its_board_is_lost(farm: Farm, clock: Clock):
+    board, other = some_board(farm), some_board(farm, "other")
+    run = some_run(farm, board, stand_ins=(other.id,))
+    propose(farm, range(4))
+    assert set(farm.jobs.waiting_boards()) == {board.id, other.id}
+    lost, second = claim(farm, board), claim(farm, other)
+    assert lost.job.id != second.job.id
+    finish(farm, second)
+    clock.advance(31)  # the first board has died with its lease
+    farm.jobs.expire()
+    measured = {second.job.id}
+    for _ in range(3):
+        claimed = claim(farm, other)
+        assert claimed.job.board_id == other.id
+        finish(farm, claimed)
+        measured.add(claimed.job.id)
+    assert lost.job.id in measured
+    with pytest.raises(StaleLease):
+        finish(farm, lost)
+    assert farm.runs.run(run.id).progress.measured == 4
+    assert [found.id for found in farm.runs.page(board_id=other.id)] == [run.id]
+
+
+def test_a_boards_own_work_comes_before_that_of_others(farm: Farm):
+    board, other = some_board(farm), some_board(farm, "other")
+    some_run(farm, board, stand_ins=(other.id,), priority=9, low_water=1)
+    propose(farm, range(2))
+    own = some_run(farm, other)
+    propose(farm, [7])
+    first = claim(farm, other)
+    assert first.job.run_id == own.id
+    finish(farm, first)
+    assert claim(farm, other).job.run_id != own.id
+
+
+def test_a_poison_job_of_a_lost_board_is_failed_by_its_stand_in(farm: Farm, clock: Clock):
+    board, other = some_board(farm), some_board(farm, "other")
+    run = some_run(farm, board, stand_ins=(other.id,))
+    propose(farm, [0])
+    for _ in range(3):
+        claim(farm, board)
+        clock.advance(31)
+        farm.jobs.expire()
+    assert farm.jobs.claim_for_board(other.id, lease_s=30) is None
+    assert farm.runs.run(run.id).progress.lost == 1
+
+
+def test_stand_ins_have_the_profile_of_the_board(farm: Farm):
+    board = some_board(farm)
+    unlike = farm.boards.add("unlike", profile="h200", agent_version="0.1.0", facts=FACTS).board
+    with pytest.raises(InputError, match="another profile"):
+        some_run(farm, board, stand_ins=(unlike.id,))
+    with pytest.raises(AbsentError):
+        some_run(farm, board, stand_ins=("dev_nobody",))
+    assert farm.runs.page() == ()

@@ -35,7 +35,7 @@ from mapper.measurement import Timed
 from tests.unit.db.farm_values import Clock, claim, finish, propose, some_board, some_run
 from tests.unit.db.postgres_server import program
 
-HEAD = "0002"
+HEAD = "0003"
 CANDIDATE = "c" * 64
 PROGRAM = "a" * 64
 # Rows as each revision had them, written with its own columns: no model of today is used.
@@ -52,7 +52,16 @@ ROWS: dict[str, tuple[str, ...]] = {
         "{trials}, 0.000005, 2048, '" + "f" * 64 + "', '0.1.0', "
         "'2026-01-02 03:04:06.000007+00:00')",
     ),
+    "0002": (
+        "INSERT INTO boards VALUES ('dev_old', 'old', 'pocl', '{}', '{}', 'active', '', '', "
+        "'0.1.0', '2026-01-02 03:04:05.000006+00:00', NULL)",
+        "INSERT INTO runs VALUES ('run_old', 'dev_old', 'vgg16/0', 'me', '{}', 'finished', "
+        "'exhausted', 0, 4, NULL, NULL, NULL, true, 1, 0, 1, 0, 0, 0, 0, 0, 1.5, 2048, NULL, 0, "
+        "'2026-01-02 03:04:05.000006+00:00', NULL, NULL, 0.0, NULL)",
+    ),
 }
+#: A database of a revision has what earlier ones had.
+ROWS["0002"] = (*ROWS["0001"], *ROWS["0002"])
 
 
 @contextmanager
