@@ -46,8 +46,6 @@ class Settings(BaseSettings):
     max_wait_s: float = Field(default=60.0, ge=0, le=600)
     solve_time_s: float = Field(default=300.0, gt=0, le=86_400)
     """Most seconds that one piece of solving may take."""
-    operation_keep_s: float = Field(default=86_400.0, gt=0)
-    """How long a finished operation can be fetched."""
 
     lease_poll_s: float = Field(default=0.1, ge=0.01, le=60)
     """How often the queue is looked at for waiting boards, all of them in one query."""

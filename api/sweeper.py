@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from api.bells import Bells
@@ -12,6 +13,7 @@ from api.database import Database
 from api.observing import Metrics
 from api.settings import Settings
 from db.farm.farm import Farm
+from db.farm.retention import RetentionPolicy
 from db.farm.states import JobKind, JobState
 from mapper.errors import NestmapError
 
@@ -20,6 +22,7 @@ RingWork = Callable[[Sequence[tuple[str, JobKind]]], None]
 #: A bell that nobody has answered is rung again after this time.
 RING_AGAIN_S = 30.0
 _GAUGES_S = 5.0
+_PRUNE_S = 3_600.0
 _OPEN = (JobState.QUEUED, JobState.LEASED)
 
 
@@ -56,6 +59,7 @@ class Sweeper:
             self._every(self._settings.sweep_s, self._expire),
             self._every(self._settings.lease_poll_s, self._wake_boards),
             self._every(_GAUGES_S, self._count),
+            self._every(_PRUNE_S, self._prune),
             self._ring_solvers(),
         )
         self._tasks = [asyncio.create_task(loop) for loop in loops]
@@ -104,6 +108,12 @@ class Sweeper:
             for state in _OPEN:
                 number = counts.get((kind, state), 0)
                 self._metrics.jobs.labels(kind.value, state.value).set(number)
+
+    async def _prune(self) -> None:
+        """Drop what the retention policy no longer keeps, in rounds that lock little."""
+        policy = RetentionPolicy()
+        while any(astuple(await self._database(self._farm.retention.prune, policy))):
+            await asyncio.sleep(0.1)
 
     async def _ring_solvers(self) -> None:
         while True:

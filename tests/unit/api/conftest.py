@@ -138,9 +138,9 @@ class Service:
     """An application with tokens of every kind and a client for each."""
 
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
-        path = folder / "farm.sqlite3"
-        shutil.copyfile(migrated_file(), path)
-        self.farm = Farm.open(path)
+        self.path = folder / "farm.sqlite3"
+        shutil.copyfile(migrated_file(), self.path)
+        self.farm = Farm.open(self.path)
         self.solver = CannedSolver()
         self.log = io.StringIO()
         self.settings = settings or Settings(

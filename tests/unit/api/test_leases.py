@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from db.codecs import encode_outcome
+from db.farm.farm import Farm
+from db.farm.run_records import ArtifactContent
 from mapper.measurement import (
     CompileError,
     Crash,
@@ -307,3 +309,20 @@ def test_a_database_that_is_away_for_a_moment_stops_no_loop(service, run, monkey
         state["broken"] = False
         assert calls.acquire(timeout=10)
     assert "sweeper" in service.log.getvalue()
+
+
+def test_what_retention_no_longer_keeps_is_dropped_while_the_service_runs(service):
+    from datetime import UTC, datetime, timedelta
+
+    long_ago = datetime.now(UTC) - timedelta(days=400)
+    past = Farm.open(service.path, now=lambda: long_ago)
+    past.enrolments.create(lifetime_s=1)
+    old = past.artifacts.put(ArtifactContent(b"nobody wants it")).hash
+    past.close()
+    kept = service.farm.artifacts.put(ArtifactContent(b"somebody does")).hash
+    with service.running():
+        deadline = time.monotonic() + 10
+        while service.farm.artifacts.find(old) is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    assert service.farm.artifacts.find(kept) is not None

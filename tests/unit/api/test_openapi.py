@@ -52,3 +52,13 @@ def test_every_type_of_problem_is_in_the_schema(document):
     schema = document["components"]["schemas"]["ProblemDocument"]
     assert schema["properties"]["type"]["enum"] == [t.uri for t in PROBLEM_TYPES.values()]
     assert schema["examples"]
+
+
+def test_the_page_for_readers_lists_every_type_of_problem_and_every_setting():
+    from api.settings import Settings
+
+    page = (COMMITTED.parent / "http-api.md").read_text(encoding="utf-8")
+    for found in PROBLEM_TYPES.values():
+        assert f"| `{found.uri}` | {found.status} | {found.title}." in page
+    for name in Settings.model_fields:
+        assert f"`{name.upper()}`" in page or f"NESTMAP_{name.upper()}" in page, name
