@@ -16,7 +16,6 @@ from mapper.ast_model.loop_nest import Buffer, Declare, Loop, LoopKernel, Store,
 from mapper.ast_model.nodes import MapId, Relation
 from mapper.ast_model.spread import spread_dimension, spread_run
 from mapper.ast_model.types import Memory
-from mapper.constraint_rules.limits import owner_in
 from mapper.constraint_rules.owners import used_in
 from mapper.constraint_rules.predicate import (
     LocalSizeVariable,
@@ -28,7 +27,7 @@ from mapper.constraint_rules.predicate import (
     negate,
 )
 from mapper.constraint_rules.rule import PARALLEL_MAPPING, Constraint, Provenance, RuleOptions
-from mapper.constraint_rules.runs import map_id, owns, run_trip
+from mapper.constraint_rules.runs import map_id, owner_in, owns, run_trip
 from mapper.constraint_rules.shared_memory_scoping import in_a_work_group
 from mapper.schedule import (
     DIMENSIONS,

@@ -24,7 +24,7 @@ from mapper.ast_model.loop_nest import (
 from mapper.ast_model.nodes import MapId, Relation
 from mapper.ast_model.spread import spread_dimension
 from mapper.ast_model.types import FLOAT_BYTES, Memory
-from mapper.constraint_rules.owners import has_code, is_fused, used_in
+from mapper.constraint_rules.owners import used_in
 from mapper.constraint_rules.predicate import (
     IntTerm,
     LocalSizeVariable,
@@ -38,8 +38,9 @@ from mapper.constraint_rules.predicate import (
     select,
     term_of,
 )
+from mapper.constraint_rules.prefetch_stages import stages
 from mapper.constraint_rules.rule import NESTMAP, Constraint, Provenance
-from mapper.constraint_rules.runs import map_id, owns, run_trip
+from mapper.constraint_rules.runs import map_id, owner_in, owns, run_trip
 from mapper.device_profile import DeviceProfile
 from mapper.schedule import DIMENSIONS, LOCAL_CODES, PARALLEL_CODES, Level, parallel_code
 
@@ -125,15 +126,6 @@ def expanded_bytes(buffer: Buffer, loops: tuple[Loop, ...]) -> IntTerm:
     return multiply(buffer.element_bytes, *factors)
 
 
-def owner_in(loops: tuple[Loop, ...], position: int, codes: frozenset[int]) -> Predicate:
-    """The map at ``position`` is owned by one with such a code."""
-    loop = loops[position]
-    own = has_code(map_id(loop), codes)
-    if not loop.perfectly_nested or position == 0 or loops[position - 1].map_id is None:
-        return own
-    return any_of(own, all_of(is_fused(map_id(loop)), owner_in(loops, position - 1, codes)))
-
-
 def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constraint]:
     live: dict[tuple[int, ...], tuple[list[IntTerm], list[str], tuple[Loop, ...]]] = {}
     declared: list[tuple[Buffer, tuple[Loop, ...]]] = [
@@ -141,7 +133,8 @@ def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constr
         for statement, loops in walk(kernel.statements)
         if isinstance(statement, Declare) and statement.buffer.memory is Memory.PRIVATE
     ]
-    for _, loops in declared:
+    ahead = {tuple(id(loop) for loop in loops): (term, loops) for loops, term in stages(kernel)}
+    for loops in (*(loops for _, loops in declared), *(loops for _, loops in ahead.values())):
         key = tuple(id(loop) for loop in loops)
         alive = [
             buffer
@@ -149,6 +142,9 @@ def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constr
             if tuple(id(loop) for loop in scope) == key[: len(scope)]
         ]
         terms = [multiply(FLOAT_BYTES, *_lengths_in_a_thread(kernel, buffer)) for buffer in alive]
+        # What a reduce around it has loaded ahead is alive as well.
+        depths = range(1, len(key) + 1)
+        terms += [multiply(FLOAT_BYTES, ahead[key[:d]][0]) for d in depths if key[:d] in ahead]
         live[key] = (terms, [buffer.name for buffer in alive], loops)
     for position, (terms, names, loops) in enumerate(live.values()):
         ids = [loop.map_id for loop in loops if loop.map_id is not None]

@@ -9,7 +9,15 @@ from __future__ import annotations
 from mapper.ast_model.loop_nest import Loop
 from mapper.ast_model.nodes import MapId
 from mapper.constraint_rules.owners import has_code, is_fused
-from mapper.constraint_rules.predicate import IntTerm, Predicate, all_of, multiply, negate, term_of
+from mapper.constraint_rules.predicate import (
+    IntTerm,
+    Predicate,
+    all_of,
+    any_of,
+    multiply,
+    negate,
+    term_of,
+)
 
 
 def map_id(loop: Loop) -> MapId:
@@ -31,3 +39,12 @@ def owns(loops: tuple[Loop, ...], position: int, run: tuple[Loop, ...], code: in
 def run_trip(run: tuple[Loop, ...]) -> IntTerm:
     """The product of the trip counts."""
     return multiply(*(term_of(loop.trip, {}) for loop in run))
+
+
+def owner_in(loops: tuple[Loop, ...], position: int, codes: frozenset[int]) -> Predicate:
+    """The map at ``position`` is owned by one with such a code."""
+    loop = loops[position]
+    own = has_code(map_id(loop), codes)
+    if not loop.perfectly_nested or position == 0 or loops[position - 1].map_id is None:
+        return own
+    return any_of(own, all_of(is_fused(map_id(loop)), owner_in(loops, position - 1, codes)))
