@@ -43,7 +43,7 @@ def bell_app(broker_url: str, device_id: str, ca_file: str | None = None) -> Any
     """
     try:
         from celery import Celery
-        from kombu import Exchange, Queue
+        from kombu.entity import Exchange, Queue
     except ImportError as error:
         raise AgentFailure(
             f"--broker needs the extra `cluster`: {error}", AgentExit.BAD_OPTIONS

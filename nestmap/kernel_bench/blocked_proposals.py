@@ -13,6 +13,7 @@ from math import prod
 from random import Random
 
 from mapper.ast_model.nest import NestMap
+from mapper.ast_model.nodes import MapId
 from mapper.constraint_rules.predicate import (
     CodeVariable,
     LocalSizeVariable,
@@ -26,6 +27,7 @@ from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.catalogue import blocking_of
 from mapper.rewrites.families import Family, codes_of
 from mapper.rewrites.shape import Shape
+from mapper.schedule import PARALLEL_CODES, ScheduleCode
 from mapper.solver.space import Space, check
 from nestmap.kernel_bench.trial import Trial, choices_key
 
@@ -80,6 +82,11 @@ class BlockedProposals:
             variable.name: tuple(values)
             for variable, values in space.variables
             if isinstance(variable, ParameterVariable)
+        }
+        self._local_sizes = {
+            variable.kernel: tuple(sizes)
+            for variable, sizes in space.variables
+            if isinstance(variable, LocalSizeVariable) and variable.dimension == 0
         }
         self._seen: set[str] = set()
         self._found: list[tuple[float, dict[str, int]]] = []
@@ -210,10 +217,11 @@ class BlockedProposals:
             codes = codes_of(self._family, maps, values, flat_copy=flat_copy)
             assignment.update({CodeVariable(m): int(code) for m, code in codes.items()})
             if not main:
-                # One line of all iterations; no work-item without any.
+                # One line of all parallel iterations; no work-item without any.
                 numbers = {**dict(self._shape.sizes), **values}
-                total = prod(item.trip.evaluate(numbers) for item in maps)
-                first = min(_LINE, total, self._profile.max_work_group_size)
+                total = prod(item.trip.evaluate(numbers) for item in _parallel(maps, codes))
+                most = min(_LINE, total, self._profile.max_work_group_size)
+                first = max((s for s in self._local_sizes.get(kernel, ()) if s <= most), default=1)
             else:
                 first = _work_items(values) if self._family is Family.GROUPS else 1
             for dimension in range(3):
@@ -226,6 +234,16 @@ class BlockedProposals:
 def _work_items(v: Mapping[str, int]) -> int:
     rows, columns = v["th"] // v["tr"], v["tw"] // v["tp"]
     return (v["bm"] // v["tm"]) * rows * columns * v.get("ks", 1)
+
+
+def _parallel(maps: Iterable[NestMap], codes: Mapping[MapId, ScheduleCode]) -> Iterator[NestMap]:
+    """The map with a parallel code of a kernel that has one, and those that are fused into it."""
+    inside = False
+    for item in maps:
+        code = codes[item.id]
+        inside = code in PARALLEL_CODES or (inside and code is ScheduleCode.FUSED)
+        if inside:
+            yield item
 
 
 def _below(maps: Iterable[NestMap]) -> Iterator[NestMap]:

@@ -186,3 +186,7 @@ def _scalar(op: Op, row: tuple[float, ...]) -> float:
             return row[0] / row[1]
         case Op.EXP:
             return exp(row[0])
+        case Op.TO_FLOAT:
+            return row[0]
+        case Op.TO_HALF:
+            return float(np.float16(row[0]))

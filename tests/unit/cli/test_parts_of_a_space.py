@@ -15,6 +15,7 @@ from nestmap.cli import app
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = str(ROOT / "examples" / "listing1_global.txt")
+TREE = str(ROOT / "examples" / "cc22_convolution_tree.json")
 SPACE = str(ROOT / "bench" / "spaces" / "hotspot.json")
 
 
@@ -68,7 +69,7 @@ def test_memory_ends_a_computation_and_a_sample_that_is_not_uniform_is_called_so
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(limits, "resident_bytes", lambda: 2**40)
-    result = run(PROGRAM, "--sample", "3", "--memory-limit", "100", "--json")
+    result = run(TREE, "--mode", "paper", "--sample", "3", "--memory-limit", "100", "--json")
     assert result.exit_code == 5
     assert "diverse and not uniform" in result.stderr
     assert "at most 100 MiB" in result.stderr

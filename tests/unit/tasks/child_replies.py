@@ -12,7 +12,11 @@ from nestmap.tasks.known_spaces import KnownSpaces
 from nestmap.tasks.run_search import Searches
 
 #: A layer whose space is there in a moment.
-HIGH_LEVEL: dict[str, Any] = {"subject": {"name": "vgg16/7"}, "variant": "high-level", "device": "mali-g72"}
+HIGH_LEVEL: dict[str, Any] = {
+    "subject": {"name": "vgg16/7"},
+    "variant": "high-level",
+    "device": "mali-g72",
+}
 SMALL_SPACE: dict[str, Any] = {
     "schema": "nestmap/space/1",
     "name": "tiles",

@@ -19,7 +19,10 @@ from nestmap.subjects import load_subject
 from tests.unit.tasks.child_replies import HIGH_LEVEL, SMALL_SPACE, ask, ask_line, fresh
 
 TREE = Path(__file__).parents[3] / "examples" / "cc22_convolution_tree.json"
-PAPER_TREE: dict[str, Any] = {"subject": {"document": json.loads(TREE.read_text())}, "mode": "paper"}
+PAPER_TREE: dict[str, Any] = {
+    "subject": {"document": json.loads(TREE.read_text())},
+    "mode": "paper",
+}
 
 
 @pytest.fixture(scope="module")
