@@ -19,17 +19,22 @@ from mapper.layer_sets import named_layer
 from mapper.pipeline import subject_of_layer
 from nestmap.cli.exit_codes import ExitCode, exit_code_of
 from nestmap.cli.output import write_problems, write_table, write_text
+from nestmap.cli.plot import plot
 from nestmap.tuning.baselines import compare_with_baselines
 from nestmap.tuning.display import (
     BASELINE_COLUMNS,
     BASELINE_NUMBERS,
+    FINAL_COLUMNS,
+    FINAL_NUMBERS,
     FRONT_COLUMNS,
     FRONT_NUMBERS,
     ProgressDisplay,
     baseline_rows,
+    final_rows,
     front_rows,
     state_text,
 )
+from nestmap.tuning.finalists import FINALISTS
 from nestmap.tuning.output import write_best
 from nestmap.tuning.policy import INPUT_SEED, TimeoutPolicy
 from nestmap.tuning.reference import make_workload
@@ -64,6 +69,7 @@ def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
                 budget=budget,
                 listener=display,
                 timeouts=_TIMEOUTS,
+                finalists=FINALISTS,
             )
         write_text(f"on {child.profile().name}: {result.state.tried} candidates tried")
         write_text(state_text(result.state))
@@ -72,13 +78,17 @@ def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
         if not result.front:
             write_text("nothing was measured right; please report it")
             return ExitCode.NEGATIVE
-        best = result.front[0]
+        best = result.winner or result.front[0]
         write_table(
             FRONT_COLUMNS,
             front_rows(result.front, layer),
             "the verified time-memory front",
             FRONT_NUMBERS,
         )
+        points = [(entry.time_ms, entry.memory_bytes / 2**20) for entry in result.front]
+        write_text(plot(points, "ms", "MiB"))
+        if result.finals:
+            write_table(FINAL_COLUMNS, final_rows(result.finals), "in turns", FINAL_NUMBERS)
         source, plan = write_best(best, folder)
         write_text(f"the best kernel: {source} (host plan: {plan})")
         if result.reason == "interrupted":

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.constraint_rules.evaluation import evaluate
 from mapper.constraint_rules.predicate import Variable
 from mapper.errors import InputError, LimitError, Problem, UnsatisfiableError
 from mapper.search.strategy import Choice
@@ -25,6 +26,8 @@ _COMPLETION_S = 5.0
 _DRAW_ATTEMPTS = 4
 #: Draws may repeat, and one that gives nothing says nothing.
 _TRIES_A_DRAW = 50
+#: Random completions that are looked at before the solver is asked for one.
+_GUESSES = 16
 
 Choices = NDArray[np.int64]
 
@@ -147,24 +150,24 @@ class SolvedCandidates:
         return found
 
     def completed(self, kept: Mapping[int, int], seed: int) -> Choice | None:
-        """See :class:`Candidates`; None too where the solver needs longer than some seconds."""
-        names = [name for name, _ in self._space.variables]
-        pins = {names[place]: value for place, value in kept.items()}
-        # The solver has an order of its own; a random value for one free variable varies it.
-        free = [place for place in range(len(names)) if place not in kept]
+        """See :class:`Candidates`; None too where the solver needs longer than some seconds.
+
+        A few random values are tried first: looking whether they hold is far cheaper than
+        having the solver find some.
+        """
+        entries = self._space.variables
         random = Random(seed)
-        watch = Watch(SolveLimits(time_s=_COMPLETION_S))
-        for place in [*random.sample(free, min(2, len(free))), None]:
-            tried = dict(pins)
-            if place is not None:
-                tried[names[place]] = random.choice(self._space.variables[place][1])
-            try:
-                return self._choice(complete(self._space, tried, watch=watch))
-            except UnsatisfiableError:
-                continue
-            except LimitError:
-                return None
-        return None
+        assignment = {entries[place][0]: value for place, value in kept.items()}
+        free = [entry for place, entry in enumerate(entries) if place not in kept]
+        for _ in range(_GUESSES if free else 1):
+            tried = assignment | {name: random.choice(domain) for name, domain in free}
+            if all(evaluate(constraint.predicate, tried) for constraint in self._space.constraints):
+                return self._choice(tried)
+        try:
+            watch = Watch(SolveLimits(time_s=_COMPLETION_S))
+            return self._choice(complete(self._space, assignment, watch=watch))
+        except (UnsatisfiableError, LimitError):
+            return None
 
     def _choice(self, assignment: Mapping[Variable, int]) -> Choice:
         return tuple(assignment[name] for name, _ in self._space.variables)

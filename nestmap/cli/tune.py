@@ -12,11 +12,13 @@ from nestmap.cli.output import note, write_json, write_table, write_text
 
 if TYPE_CHECKING:
     from mapper.pipeline import Subject
+    from nestmap.tuning.run import MakeStrategy
     from worker.devices.interface import MeasuringDevice
 
 #: Variants of a layer that are tuned unless others are asked for.
 TUNED_VARIANTS = ("direct", "partial")
 NULL_DEVICE = "null"
+STRATEGIES = ("guided", "random")
 
 
 def tune(
@@ -37,6 +39,17 @@ def tune(
         float | None, typer.Option(min=0.1, help="Stop after this time (60 unless told).")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed is another study.")] = 0,
+    strategy: Annotated[
+        str, typer.Option(help=f"{', '.join(STRATEGIES)}: how candidates are chosen.")
+    ] = STRATEGIES[0],
+    memory: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="BYTES", help="The fastest within so much, not the front."),
+    ] = None,
+    fastest: Annotated[bool, typer.Option(help="The fastest alone, not the front.")] = False,
+    finalists: Annotated[
+        int, typer.Option(min=0, max=16, help="So many of the fastest run once more, in turns.")
+    ] = 4,
     out: Annotated[
         Path | None, typer.Option(help="Write the best kernel and its host plan here.")
     ] = None,
@@ -56,10 +69,13 @@ def tune(
     from nestmap.tuning.display import (
         BASELINE_COLUMNS,
         BASELINE_NUMBERS,
+        FINAL_COLUMNS,
+        FINAL_NUMBERS,
         FRONT_COLUMNS,
         FRONT_NUMBERS,
         ProgressDisplay,
         baseline_rows,
+        final_rows,
         front_rows,
         state_text,
     )
@@ -69,6 +85,7 @@ def tune(
     from nestmap.tuning.run import Budget
     from nestmap.tuning.run import tune as run_tuning
 
+    make = _strategy(strategy, memory, fastest)
     if candidates is None and seconds is None:
         seconds = 60.0
     budget = Budget(candidates, seconds)
@@ -77,8 +94,17 @@ def tune(
     terminal = Console(stderr=True)
     with _open_device(device) as opened, Store.open(db) as store:
         with ProgressDisplay(terminal, budget) as display:
-            result = run_tuning(subjects, opened, store, seed=seed, budget=budget, listener=display)
-        best = result.front[0] if result.front else None
+            result = run_tuning(
+                subjects,
+                opened,
+                store,
+                seed=seed,
+                budget=budget,
+                listener=display,
+                make=make,
+                finalists=finalists,
+            )
+        best = result.winner
         files = write_best(best, out) if best is not None and out is not None else ()
         contestants = ()
         wanted = baselines and device != NULL_DEVICE and result.reason != "interrupted"
@@ -100,6 +126,8 @@ def tune(
         write_text(f"ended by {result.reason}: {state_text(result.state)}")
         if result.front:
             write_table(FRONT_COLUMNS, front_rows(result.front, layer), "front", FRONT_NUMBERS)
+        if result.finals:
+            write_table(FINAL_COLUMNS, final_rows(result.finals), "in turns", FINAL_NUMBERS)
         if contestants:
             write_table(
                 BASELINE_COLUMNS, baseline_rows(contestants), "in turns with it", BASELINE_NUMBERS
@@ -121,6 +149,23 @@ def _subjects(x: str, variants: list[str] | None) -> tuple[Subject, ...]:
         return (first,)
     names = tuple(dict.fromkeys(variants or TUNED_VARIANTS))
     return tuple(subject_of_layer(first.layer, name) for name in names)
+
+
+def _strategy(name: str, memory: int | None, fastest: bool) -> MakeStrategy:
+    """The strategy of a name, with its goal; BadParameter for another name."""
+    from functools import partial
+
+    from mapper.search.goal import Fastest, FastestWithin, Front
+    from nestmap.tuning.guided import GuidedStrategy
+    from nestmap.tuning.strategy import random_strategy
+
+    if name not in STRATEGIES:
+        allowed = ", ".join(STRATEGIES)
+        raise typer.BadParameter(f"{name!r} is none of {allowed}", param_hint="--strategy")
+    if name == "random":
+        return random_strategy()
+    goal = Fastest() if fastest else Front() if memory is None else FastestWithin(memory)
+    return partial(GuidedStrategy, goal=goal)
 
 
 def _open_device(spec: str) -> MeasuringDevice:

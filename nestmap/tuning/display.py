@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +19,7 @@ from nestmap.tuning.events import (
     RunStarted,
     State,
 )
+from nestmap.tuning.finalists import Final
 from nestmap.tuning.run import Budget, FrontEntry
 
 _ID_LENGTH = 12
@@ -71,10 +73,12 @@ class ProgressDisplay:
 
 
 def state_text(state: State) -> str:
-    """Best time, front and outcomes in one line."""
+    """What was tried, best time, front, outcomes and time left in one line."""
+    left = "" if state.left_s is None else f" | {state.left_s:.0f} s left"
     best = f"best {state.best_ms:.3f} ms ({state.best_variant})" if state.best_ms else "no best yet"
     outcomes = ", ".join(f"{count} {kind}" for kind, count in state.outcomes.items() if count)
-    return f"{best} | front {state.front} | {outcomes or 'nothing tried'}"
+    front = f"front {state.front}, hypervolume {state.volume:.0%}"
+    return f"{state.tried} tried | {best} | {front} | {outcomes or 'nothing tried'}{left}"
 
 
 FRONT_COLUMNS = ("time_ms", "GFLOP/s", "memory_bytes", "extra_bytes", "candidate", "variant")
@@ -93,6 +97,25 @@ def front_rows(front: tuple[FrontEntry, ...], layer: LayerSpec | None) -> list[t
             entry.subject.variant or entry.subject.label,
         )
         for entry in front
+    ]
+
+
+FINAL_COLUMNS = ("median_ms", "95 % interval ms", "trials", "candidate", "variant", "note")
+FINAL_NUMBERS = ("median_ms", "trials")
+
+
+def final_rows(finals: Sequence[Final[FrontEntry]]) -> list[tuple[str, ...]]:
+    """The finalists, fastest first, under FINAL_COLUMNS."""
+    return [
+        (
+            f"{final.time_ms:.3f}",
+            f"{final.interval.low / 1e6:.3f} to {final.interval.high / 1e6:.3f}",
+            f"{final.trials}",
+            final.entry.candidate[:_ID_LENGTH],
+            final.entry.subject.variant or final.entry.subject.label,
+            "times drifted" if final.drifted else "",
+        )
+        for final in finals
     ]
 
 

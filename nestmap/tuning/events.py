@@ -19,7 +19,11 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The run so far, earlier runs of the same studies included."""
+    """The run so far, earlier runs of the same studies included.
+
+    ``volume`` is the front's share of the box between the best and the worst seen, and
+    ``left_s`` what is left until the budget ends, as far as that can be told.
+    """
 
     tried: int
     outcomes: Mapping[str, int]
@@ -27,6 +31,8 @@ class State:
     best_variant: str
     front: int
     elapsed_s: float
+    volume: float = 0.0
+    left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

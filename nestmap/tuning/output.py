@@ -50,6 +50,18 @@ def result_json(
         "refused": list(result.refused),
         "elapsed_s": result.state.elapsed_s,
         "front": [_front_json(entry, layer) for entry in result.front],
+        "final": [
+            {
+                "candidate": final.entry.candidate,
+                "time_ms": final.time_ms,
+                "low_ms": final.interval.low / 1e6,
+                "high_ms": final.interval.high / 1e6,
+                "confidence": final.interval.confidence,
+                "trials": final.trials,
+                "drifted": final.drifted,
+            }
+            for final in result.finals
+        ],
         "baselines": [contestant.to_json() for contestant in contestants],
         "files": [str(path) for path in files],
     }

@@ -11,14 +11,15 @@ from typing import Any
 from db.records import CandidateRecord, Study
 from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
-from mapper.constraint_rules.predicate import ParameterVariable
+from mapper.constraint_rules.predicate import Variable
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timeout
-from mapper.pipeline import Subject, derive_space
-from nestmap.tuning.candidates import Candidate, Draw, draw_with_sampler, rebuild
+from mapper.pipeline import Subject, assignment_from_json, derive_space
+from mapper.solver.space import Space
+from nestmap.tuning.candidates import Candidate, Draw, chosen_json, rebuild
 from nestmap.tuning.events import (
     CandidateMeasured,
     CandidateRefused,
@@ -28,6 +29,8 @@ from nestmap.tuning.events import (
     State,
     silent,
 )
+from nestmap.tuning.finalists import NEAR, Final, play_final
+from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.policy import (
     DEFAULT_TIMEOUTS,
     INPUT_SEED,
@@ -38,9 +41,12 @@ from nestmap.tuning.policy import (
 )
 from nestmap.tuning.progress import Point, Tally
 from nestmap.tuning.reference import Workload, make_workload
-from nestmap.tuning.strategy import BATCH, RandomStrategy, Source, Strategy
+from nestmap.tuning.strategy import Refused, Source, Strategy
 from worker.devices.interface import MeasuringDevice
 from worker.measuring import Protocol
+
+#: Of the seconds, what the final may take beyond them.
+FINAL_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,9 @@ class Budget:
             raise InputError(Problem("seconds", "must be positive", str(self.seconds)))
 
 
+NO_BUDGET = Budget()
+
+
 @dataclass(frozen=True, slots=True)
 class FrontEntry:
     """A point of the front with what is needed to show, write and run it."""
@@ -73,13 +82,26 @@ class FrontEntry:
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """What a run leaves behind. ``refused`` are assignments without a kernel: defects."""
+    """What a run leaves behind. ``refused`` are assignments without a kernel: defects.
+    ``finals`` are the finalists, fastest first; none where no final was asked for."""
 
     reason: str
     state: State
     front: tuple[FrontEntry, ...]
     device_facts: Mapping[str, str]
     refused: tuple[str, ...] = ()
+    finals: tuple[Final[FrontEntry], ...] = ()
+
+    @property
+    def winner(self) -> FrontEntry | None:
+        """The fastest: of the final where one was played, else by what was first measured."""
+        if self.finals:
+            return self.finals[0].entry
+        return self.front[0] if self.front else None
+
+
+#: ``make(sources, device, seed, draw, refused)``; without ``draw`` a strategy draws itself.
+MakeStrategy = Callable[[Sequence[Source], DeviceProfile, int, Draw | None, Refused], Strategy]
 
 
 def tune(
@@ -88,31 +110,40 @@ def tune(
     store: Store,
     *,
     seed: int = 0,
-    budget: Budget = Budget(),
+    budget: Budget = NO_BUDGET,
     mode: Mode = Mode.STRICT,
     options: RuleOptions = DEFAULT_OPTIONS,
     listener: Listener = silent,
-    draw: Draw = draw_with_sampler,
+    draw: Draw | None = None,
+    make: MakeStrategy = GuidedStrategy,
+    finalists: int = 0,
     timeouts: TimeoutPolicy = DEFAULT_TIMEOUTS,
     protocol: Protocol = TUNING_PROTOCOL,
-    batch: int = BATCH,
     clock: Callable[[], float] = time.monotonic,
 ) -> TuningResult:
     """Measure candidates of all subjects (variants of one thing) in turns until the budget ends.
 
     Every outcome is in the store before the next candidate starts. Ctrl-C ends the run like
     a spent budget. A run with the same subjects, device and seed goes on where the last one
-    stopped and measures nothing twice. Raises InputError, DeviceError and StoreError.
+    stopped and measures nothing twice, but for the final: the ``finalists`` fastest are measured
+    again in turns, within what is left of the seconds or a tenth of them. Raises InputError,
+    DeviceError and StoreError.
     """
     if not subjects:
         raise InputError(Problem("subjects", "there is nothing to tune"))
-    run = _Run(subjects, device, store, seed, mode, options, listener, clock)
-    strategy = RandomStrategy(run.sources, run.profile, seed, draw, run.refuse, batch)
+    run = _Run(subjects, device, store, seed, mode, options, listener, clock, budget)
+    strategy = make(run.sources, run.profile, seed, draw, run.refuse)
     try:
         reason = run.loop(strategy, budget, timeouts, protocol)
     except KeyboardInterrupt:
         reason = "interrupted"
-    result = run.result(reason)
+    finals: tuple[Final[FrontEntry], ...] = ()
+    if finalists > 1 and reason != "interrupted":
+        try:
+            finals = run.final(finalists, budget, timeouts, protocol)
+        except KeyboardInterrupt:
+            reason = "interrupted"
+    result = run.result(reason, finals)
     listener(RunEnded(reason, result.state))
     return result
 
@@ -130,7 +161,9 @@ class _Run:
         options: RuleOptions,
         listener: Listener,
         clock: Callable[[], float],
+        budget: Budget,
     ) -> None:
+        self._budget = budget
         self._device = device
         self._store = store
         self._listener = listener
@@ -164,8 +197,18 @@ class _Run:
                 self._tally.add(index, row.candidate_id, row.outcome, row.memory_bytes)
             space = derive_space(subject, mode, self.profile, options)
             known = recorded_candidates(subject, space, self.facts)
-            self.sources.append(Source(index, subject, space, program_hash, len(stored), known))
+            history = tuple(
+                (self._assignment(space, row.candidate_id), row.outcome, row.memory_bytes)
+                for row in stored
+            )
+            self.sources.append(
+                Source(index, subject, space, program_hash, len(stored), known, history)
+            )
+        self._stored = self._tally.tried
         listener(RunStarted(self.profile.name, variants, self._tally.tried))
+
+    def _assignment(self, space: Space, candidate: str) -> Mapping[Variable, int]:
+        return assignment_from_json(space, chosen_json(self._store.candidate(candidate)))
 
     def refuse(self, source: Source, error: NestmapError) -> None:
         """Note an assignment that has no kernel, or a space that gives none."""
@@ -229,28 +272,53 @@ class _Run:
         memory = candidate.plan.memory_bytes
         self._tally.add(candidate.subject_index, candidate.id, outcome, memory)
         strategy.tell(candidate, outcome)
-        state = self._tally.state(self._elapsed())
+        state = self._tally.state(self._elapsed(), self._left_s())
         self._listener(CandidateMeasured(candidate.id, candidate.variant, outcome, state))
         return True
 
     def _workload(self, candidate: Candidate) -> tuple[str, Workload]:
-        """The reference of a candidate's subject, made and uploaded at its first use."""
-        source = self.sources[candidate.subject_index]
-        layer = source.subject.layer
+        subject = self.sources[candidate.subject_index].subject
+        return self._workload_of(subject, candidate.record.parameters)
+
+    def _workload_of(self, subject: Subject, parameters: Mapping[str, int]) -> tuple[str, Workload]:
+        """The reference of a subject, made and uploaded at its first use."""
+        layer = subject.layer
         # All variants of a layer have the same inputs and the same reference.
-        key = source.program_hash if layer is None else json.dumps(layer.to_json())
+        key = subject.hash() if layer is None else json.dumps(layer.to_json())
         if key not in self._workloads:
-            parameters = {
-                variable.name: value
-                for variable, value in candidate.assignment.items()
-                if isinstance(variable, ParameterVariable)
-            }
-            workload = make_workload(source.subject, INPUT_SEED, parameters)
+            workload = make_workload(subject, INPUT_SEED, dict(parameters))
             self._device.upload_workload(key, workload.inputs, workload.expected)
             self._workloads[key] = workload
         return key, self._workloads[key]
 
-    def result(self, reason: str) -> TuningResult:
+    def final(
+        self, count: int, budget: Budget, timeouts: TimeoutPolicy, protocol: Protocol
+    ) -> tuple[Final[FrontEntry], ...]:
+        """The fastest candidates in turns; none where nobody is near the best."""
+        best = self._tally.best
+        near = [p for p in self._tally.fastest if best and p.time_ms <= NEAR * best.time_ms]
+        if best is None or len(near) < 2:
+            return ()
+        entries = [self._entry(point) for point in near[:count]]
+        timeout_s = timeouts.timeout_s(best.time_ms)
+        started = self._clock()
+        left_s = max(0.0, (budget.seconds or 0.0) - self._elapsed())
+        allowed_s = max(left_s, FINAL_SHARE * (budget.seconds or self._elapsed()))
+
+        def measure(entry: FrontEntry) -> Outcome:
+            key, workload = self._workload_of(entry.subject, entry.record.parameters)
+            return self._device.measure(
+                entry.plan,
+                workload=key,
+                candidate=entry.candidate,
+                tolerance=workload.tolerance,
+                protocol=protocol,
+                timeout_s=timeout_s,
+            )
+
+        return play_final(entries, measure, more=lambda: self._clock() - started < allowed_s)
+
+    def result(self, reason: str, finals: tuple[Final[FrontEntry], ...] = ()) -> TuningResult:
         """The front, each point rebuilt from its row in the store."""
         return TuningResult(
             reason=reason,
@@ -258,6 +326,7 @@ class _Run:
             front=tuple(self._entry(point) for point in self._tally.front),
             device_facts=self.facts,
             refused=tuple(self._refused),
+            finals=finals,
         )
 
     def _entry(self, point: Point) -> FrontEntry:
@@ -273,6 +342,15 @@ class _Run:
             record,
             plan,
         )
+
+    def _left_s(self) -> float | None:
+        """Until the budget ends: its seconds, or what as many candidates have taken so far."""
+        elapsed, budget = self._elapsed(), self._budget
+        left = [] if budget.seconds is None else [budget.seconds - elapsed]
+        fresh = self._tally.tried - self._stored
+        if budget.candidates is not None and fresh > 0:
+            left.append((budget.candidates - self._tally.tried) * elapsed / fresh)
+        return max(0.0, min(left)) if left else None
 
     def _elapsed(self) -> float:
         return self._clock() - self._started

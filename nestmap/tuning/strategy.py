@@ -13,7 +13,13 @@ from mapper.errors import InputError, LimitError, NestmapError, UnsatisfiableErr
 from mapper.measurement import Outcome
 from mapper.pipeline import Subject
 from mapper.solver.space import Space
-from nestmap.tuning.candidates import Candidate, Draw, candidate_of, derived_seed
+from nestmap.tuning.candidates import (
+    Candidate,
+    Draw,
+    candidate_of,
+    derived_seed,
+    draw_with_sampler,
+)
 from nestmap.tuning.proxy import guessed_cost
 
 BATCH = 12
@@ -42,7 +48,8 @@ class Source:
     """One subject to draw from: its space, and its program's name in the store.
 
     ``stored`` is how many of its candidates an earlier run with the same seed has measured;
-    ``known`` are candidates of tuning records, which are tried first.
+    ``known`` are candidates of tuning records, which are tried first. ``history`` is what became
+    of candidates before, with their bytes: a strategy that learns starts from it.
     """
 
     index: int
@@ -51,13 +58,15 @@ class Source:
     program_hash: str
     stored: int = 0
     known: tuple[Mapping[Variable, int], ...] = ()
+    history: tuple[tuple[Mapping[Variable, int], Outcome, int], ...] = ()
 
 
 #: Told of every assignment without a kernel, and of a space that cannot be drawn from.
 Refused = Callable[[Source, NestmapError], None]
 
 
-def _ignore(source: Source, error: NestmapError) -> None:
+def ignore_refusals(source: Source, error: NestmapError) -> None:
+    """For callers that do not care."""
     del source, error
 
 
@@ -74,7 +83,7 @@ class RandomStrategy:
         device: DeviceProfile,
         seed: int,
         draw: Draw,
-        refused: Refused = _ignore,
+        refused: Refused = ignore_refusals,
         batch: int = BATCH,
     ) -> None:
         self._queues = [_Queue(source, device, seed, draw, refused, batch) for source in sources]
@@ -184,3 +193,20 @@ def _ordered(
         lucky = generator.random() < RANDOM_SHARE
         ordered.append(left.pop(generator.randrange(len(left)) if lucky else 0)[1])
     return ordered
+
+
+def random_strategy(
+    batch: int = BATCH,
+) -> Callable[[Sequence[Source], DeviceProfile, int, Draw | None, Refused], RandomStrategy]:
+    """A maker of :class:`RandomStrategy` for ``tune``, which draws with the sampler unless told."""
+
+    def make(
+        sources: Sequence[Source],
+        device: DeviceProfile,
+        seed: int,
+        draw: Draw | None,
+        refused: Refused,
+    ) -> RandomStrategy:
+        return RandomStrategy(sources, device, seed, draw or draw_with_sampler, refused, batch)
+
+    return make

@@ -24,12 +24,12 @@ SUBJECTS = tuple(subject_of_layer(LAYER, variant) for variant in ("partial", "di
 def test_tune_compare_and_run_the_best_file(tmp_path: Path):
     workload = make_workload(SUBJECTS[0], INPUT_SEED, {})
     with MeasuringChild() as child, Store.open(tmp_path / "store.sqlite3") as store:
-        result = tune(SUBJECTS, child, store, seed=2, budget=Budget(candidates=6), batch=3)
+        result = tune(SUBJECTS, child, store, seed=2, budget=Budget(candidates=6))
         assert result.refused == ()
         assert {kind for kind, count in result.state.outcomes.items() if count} == {"timed"}
         assert result.state.tried == 6
         best = result.front[0]
-        again = tune(SUBJECTS, child, store, seed=2, budget=Budget(candidates=6), batch=3)
+        again = tune(SUBJECTS, child, store, seed=2, budget=Budget(candidates=6))
         assert [e.candidate for e in again.front] == [e.candidate for e in result.front]
 
         source, plan_file = write_best(best, tmp_path / "out")

@@ -16,7 +16,7 @@ import optuna  # pyright: ignore[reportMissingImports]
 
 from nestmap.search_bench.recording import Recording
 
-_TRIALS_PER_EVALUATION = 30
+_TRIALS_PER_EVALUATION = 10
 _BROKEN = "broken"
 
 

@@ -10,7 +10,7 @@ from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode
 from mapper.pipeline import assignment_to_json, derive_space
-from nestmap.tuning import run as tuning
+from nestmap.tuning import policy
 from nestmap.tuning.candidates import candidate_of
 from nestmap.tuning.run import Budget, tune
 from tests.unit.kernel_bench.records import record
@@ -38,12 +38,12 @@ def test_candidates_of_records_come_first_and_the_search_resumes_behind_them(
             record(variant="partial", choices=slow, time_ms=0.1),
         )
 
-    monkeypatch.setattr(tuning, "shipped_records", shipped)
+    monkeypatch.setattr(policy, "shipped_records", shipped)
     first, again = ScriptedDevice(), ScriptedDevice()
     with Store.open(tmp_path / "store.sqlite3") as store:
         known = [candidate_of(1, partial, "", drawn[index]) for index in (5, 4)]
-        tune(SUBJECTS, first, store, seed=3, budget=Budget(9), batch=3, draw=draw_once)
-        tune(SUBJECTS, again, store, seed=3, budget=Budget(12), batch=3, draw=draw_once)
+        tune(SUBJECTS, first, store, seed=3, budget=Budget(9), draw=draw_once)
+        tune(SUBJECTS, again, store, seed=3, budget=Budget(12), draw=draw_once)
         sources = {
             name: store.candidate(name).source_hash for name in (*first.measured, *again.measured)
         }

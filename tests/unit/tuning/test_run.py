@@ -15,6 +15,7 @@ from nestmap.tuning.events import CandidateMeasured, CandidateRefused, Event, Ru
 from nestmap.tuning.policy import TimeoutPolicy
 from nestmap.tuning.progress import Point, pareto
 from nestmap.tuning.run import Budget, TuningResult, tune
+from nestmap.tuning.strategy import random_strategy
 from tests.unit.tuning.fakes import ScriptedDevice, draw_once, timed, tiny_subjects
 from worker.devices.null import NULL_PROFILE, NullDevice
 from worker.devices.recorded import RecordedDevice
@@ -36,7 +37,8 @@ def run(
     **options: object,
 ) -> TuningResult:
     options.setdefault("draw", draw_once)
-    return tune(SUBJECTS, device, store, seed=seed, budget=Budget(candidates), batch=3, **options)  # pyright: ignore[reportArgumentType]
+    options.setdefault("make", random_strategy(batch=3))
+    return tune(SUBJECTS, device, store, seed=seed, budget=Budget(candidates), **options)  # pyright: ignore[reportArgumentType]
 
 
 def interrupt_at(number: int) -> ScriptedDevice:
@@ -215,9 +217,9 @@ def test_small_space_is_exhausted_also_after_a_resume(store: Store):
     few: Draw = draw_few
     subjects = tiny_subjects("partial")
     interrupted = interrupt_at(7)
-    tune(subjects, interrupted, store, draw=few)
+    tune(subjects, interrupted, store, draw=few, make=random_strategy())
     rest = ScriptedDevice()
-    result = tune(subjects, rest, store, draw=few)
+    result = tune(subjects, rest, store, draw=few, make=random_strategy())
     assert result.reason == "exhausted"
     assert set(interrupted.measured) | set(rest.measured) == {
         m.candidate_id for study in store.studies() for m in store.measurements(study)
