@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from mapper.tuning_space.codec import space_from_json, space_to_json
     from mapper.tuning_space.document import TuningSpace
     from mapper.tuning_space.lowering import solver_space
+    from nestmap.client import AsyncClient, Client, ServiceError
     from nestmap.device_limits import limits_of_device
     from nestmap.subjects import load_subject
 
@@ -123,12 +124,17 @@ _HOME: dict[str, str] = {
     "space_to_json": "mapper.tuning_space.codec",
     "TuningSpace": "mapper.tuning_space.document",
     "solver_space": "mapper.tuning_space.lowering",
+    "AsyncClient": "nestmap.client",
+    "Client": "nestmap.client",
+    "ServiceError": "nestmap.client",
     "limits_of_device": "nestmap.device_limits",
     "load_subject": "nestmap.subjects",
 }
 
 __all__ = [
     "Activation",
+    "AsyncClient",
+    "Client",
     "Constraint",
     "DType",
     "DeviceError",
@@ -146,6 +152,7 @@ __all__ = [
     "Restrictions",
     "RuleOptions",
     "ScheduleCode",
+    "ServiceError",
     "SolveLimits",
     "Space",
     "Store",

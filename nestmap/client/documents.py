@@ -1,0 +1,368 @@
+"""What the service answers, typed: the shapes of docs/openapi.json that the client reads.
+
+Names and fields are those of the document, times are texts (RFC 3339). Answers may have more
+fields than these: they are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+# pydantic wants this one before Python 3.12
+from typing_extensions import TypedDict
+
+
+class ConstraintDocument(TypedDict):
+    """One instance of a rule, with where it comes from."""
+
+    id: str
+    rule: str
+    subjects: list[str | int]
+    buffer: str | None
+    predicate: str
+    provenance: str
+    sentence: str
+    remedy: str
+
+
+class ConstraintList(TypedDict):
+    """Every constraint of a space, and how many there are by rule."""
+
+    constraints: list[ConstraintDocument]
+    counts: dict[str, Any]
+
+
+#: ``mapping`` (map to code), ``parameters``, ``local_sizes``; of a tuning space its parameters.
+MappingDocument = dict[str, Any]
+
+
+class StreamEnd(TypedDict):
+    """The last line of a stream; ``next`` is null where there are no more."""
+
+    count: int
+    next: int | None
+    of: str
+
+
+class Sample(TypedDict):
+    """Different valid mappings; ``not_uniform`` says why they are not equally likely."""
+
+    items: list[MappingDocument]
+    count: int
+    of: str
+    seed: int
+    not_uniform: NotRequired[str | None]
+
+
+class Count(TypedDict):
+    """``count`` where it is complete, else ``at_least``."""
+
+    count: NotRequired[int | None]
+    at_least: NotRequired[int | None]
+    complete: bool
+    of: str
+    mode: str
+    by_dimensions: NotRequired[dict[str, int] | None]
+    constraints: dict[str, int]
+    preferences: dict[str, int]
+    table4: NotRequired[dict[str, int] | None]
+
+
+class WaterfallStep(TypedDict):
+    """One rule: how many there were before it and are after it."""
+
+    rule: str
+    constraints: int
+    before: int | None
+    after: int | None
+
+
+class Waterfall(TypedDict):
+    """The rules in the order in which they are applied."""
+
+    steps: list[WaterfallStep]
+    of: str
+    complete: bool
+
+
+class VariableDocument(TypedDict):
+    """One choice of a mapping, with the values that it may take."""
+
+    name: str
+    kind: str
+    values: list[Any]
+
+
+class SubjectDescription(TypedDict):
+    """What a subject is."""
+
+    label: str
+    variant: str | None
+    hash: str
+    document: dict[str, Any]
+    kernels: list[dict[str, Any]]
+    variables: list[VariableDocument]
+    has_kernels: bool
+
+
+class ViolationDocument(TypedDict):
+    """A constraint that a mapping breaks."""
+
+    rule: str
+    maps: list[str | int]
+    buffer: str | None
+    sentence: str
+    remedy: str
+    constraint: str | None
+
+
+class Verdict(TypedDict):
+    """Whether a mapping is valid, what it breaks, and the nearest one that is."""
+
+    valid: bool
+    violations: list[ViolationDocument]
+    assumed: dict[str, Any]
+    nearest: NotRequired[dict[str, Any] | None]
+    conflict: NotRequired[dict[str, Any] | None]
+
+
+class Conflict(TypedDict):
+    """Whether nothing is left, and what cannot hold together."""
+
+    empty: bool
+    conflict: dict[str, Any] | None
+
+
+class KernelDocument(TypedDict):
+    """OpenCL source and what the host does to run it; ``memory`` is bytes, exact."""
+
+    hash: str
+    source: str
+    plan: dict[str, Any]
+    memory: dict[str, int]
+    choices: dict[str, Any]
+    facts: dict[str, Any]
+    assumed: dict[str, Any]
+
+
+class Operation(TypedDict):
+    """Work under way or done; ``result`` is what the route would have answered with 200."""
+
+    id: str
+    kind: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    created_at: str
+    ended_at: str | None
+    result: dict[str, Any] | None
+    problem: dict[str, Any] | None
+
+
+class LayerDocument(TypedDict):
+    """A stored layer; its ``id`` is a subject: ``{"id": …}``."""
+
+    id: str
+    name: str
+    layer: dict[str, Any]
+    image_shape: list[int]
+    weights_shape: list[int]
+    output_shape: list[int]
+    operations: int
+
+
+class ProgramDocument(TypedDict):
+    id: str
+    schema: str
+    document: dict[str, Any]
+
+
+class ProfileDocument(TypedDict):
+    """The limits of a device. Sizes are bytes."""
+
+    name: str
+    source: str
+    max_work_group_size: int
+    max_work_item_sizes: list[int]
+    local_bytes: int
+    private_bytes: int
+    max_alloc_bytes: int
+    global_bytes: int
+    compute_units: int
+    vector_widths: list[int]
+    half_precision: bool
+
+
+class DeviceDocument(TypedDict):
+    """A board or host that an agent serves."""
+
+    id: str
+    name: str
+    profile: str | None
+    state: Literal["active", "quarantined", "disabled"]
+    reason: str
+    state_by: str
+    agent_version: str
+    facts: dict[str, Any]
+    health: dict[str, Any]
+    created_at: str
+    last_seen: str | None
+
+
+class CodeAnswer(TypedDict):
+    """A one-time code for a board."""
+
+    code: str
+    expires_at: str
+
+
+class Budget(TypedDict, total=False):
+    """When a run ends."""
+
+    candidates: int | None
+    seconds: float | None
+
+
+class RunProgress(TypedDict):
+    """How far a run is."""
+
+    proposed: int
+    measured: int
+    lost: int
+    outcomes: dict[str, int]
+    best_ms: float | None
+    best_memory_bytes: int | None
+    best_candidate: str | None
+    active_s: float
+
+
+class RunDocument(TypedDict):
+    """A tuning run."""
+
+    id: str
+    device: str
+    stand_ins: list[str]
+    label: str
+    state: Literal["queued", "running", "paused", "cancelling", "cancelled", "finished", "failed"]
+    reason: str
+    request: dict[str, Any]
+    priority: int
+    budget: Budget
+    exhausted: bool
+    progress: RunProgress
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+
+
+class ImprovementDocument(TypedDict):
+    """A measurement that beat the best time before it."""
+
+    number: int
+    at: str
+    time_ms: float
+    memory_bytes: int
+    candidate: str
+
+
+class VolumeDocument(TypedDict):
+    """The hypervolume after a number of outcomes, in ms times bytes."""
+
+    number: int
+    at: str
+    hypervolume: float
+
+
+class Series(TypedDict):
+    """How a search got better with each outcome."""
+
+    improvements: list[ImprovementDocument]
+    hypervolume: list[VolumeDocument]
+    reference_ms: float
+    reference_bytes: float
+
+
+class CandidateDocument(TypedDict):
+    """What was chosen, and all that is needed to build it again."""
+
+    id: str
+    program: str
+    parameters: dict[str, Any]
+    mapping: Any
+    local_sizes: Any
+    source_hash: str
+    memory_bytes: int
+    nestmap_version: str
+
+
+class MeasurementDocument(TypedDict):
+    """One candidate's outcome in one study."""
+
+    id: int
+    study: int
+    run: str | None
+    device: str | None
+    device_name: str
+    program: str
+    variant: str
+    mode: str
+    candidate: str
+    outcome: str
+    time_ms: float | None
+    memory_bytes: int
+    trials_ns: list[int] | None
+    detail: dict[str, Any]
+    source_hash: str
+    nestmap_version: str
+    started_at: str
+
+
+class FrontPointDocument(TypedDict):
+    """A measured candidate that no other beats in both time and memory."""
+
+    time_ms: float
+    memory_bytes: int
+    candidate: str
+    measurement: int
+    study: int
+    program: str
+    variant: str
+    device_name: str
+    started_at: str
+
+
+class Front(TypedDict):
+    """The front, fastest first, within the bounds asked for."""
+
+    points: list[FrontPointDocument]
+    fastest: FrontPointDocument | None
+    smallest: FrontPointDocument | None
+    measured: int
+    outcomes: dict[str, int]
+
+
+class StudyDocument(TypedDict):
+    """One search for one program on one state of a device."""
+
+    id: int
+    label: str
+    variant: str
+    mode: str
+    seed: int
+    program: str
+    device_id: int
+    device_name: str
+    created_at: str
+
+
+class Version(TypedDict):
+    """What runs there."""
+
+    nestmap: str
+    api: str
+    lease_protocol: int
+
+
+class Page(TypedDict):
+    """Some of a list; ``next`` is the cursor of what follows."""
+
+    items: list[dict[str, Any]]
+    next: str | None

@@ -1,0 +1,376 @@
+"""``nestmap.Client``: the HTTP API as Python calls that block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, cast
+
+import httpx
+
+from nestmap.client import calls, documents, flows, replies
+from nestmap.client.address import base_url, token_of
+from nestmap.client.calls import Call, Listing, SubjectLike
+from nestmap.client.errors import ServiceError
+from nestmap.client.flows import Flow, Patience, Pause
+from nestmap.client.replies import Reply
+from nestmap.client.streams import EventLines, MappingLines, RunEvent
+from nestmap.client.transport import (
+    Body,
+    common_headers,
+    is_stream,
+    naming_failures,
+    reply_of,
+    request_of,
+)
+
+T = TypeVar("T")
+
+
+class Client:
+    """A service at ``url``; a context manager. Every method raises
+    :class:`~nestmap.client.errors.ServiceError` where the service refuses or cannot be reached,
+    InputError for what cannot be asked.
+
+    Without ``token`` and ``token_file`` the token is NESTMAP_TOKEN's, or of the file that
+    NESTMAP_TOKEN_FILE names. ``timeout_s`` bounds each silence of the network; to it comes the
+    time that the service may work. ``patience`` says how often a lost connection is tried again.
+    ``transport`` is for tests and proxies.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        token_file: str | Path | None = None,
+        timeout_s: float = 30.0,
+        patience: Patience | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._base = base_url(url)
+        self._timeout_s = timeout_s
+        self._patience = patience or Patience()
+        headers = common_headers(token_of(token, token_file))
+        # Redirects are not followed: the token is for this service.
+        self._http = httpx.Client(headers=headers, transport=transport, follow_redirects=False)
+
+    def __repr__(self) -> str:
+        return f"Client({self._base!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
+
+    # What is asked about a subject
+
+    def describe(
+        self, subject: SubjectLike, **about: Unpack[calls.About]
+    ) -> documents.SubjectDescription:
+        """Kernels with their nests of maps, the variables of a mapping and their values."""
+        return self._exchange(calls.describe(subject, about))
+
+    def constraints(
+        self, subject: SubjectLike, **about: Unpack[calls.About]
+    ) -> documents.ConstraintList:
+        """Every constraint with its rule, maps, predicate, source and reason."""
+        return self._exchange(calls.constraints(subject, about))
+
+    def waterfall(
+        self, subject: SubjectLike, *, joint: bool = False, **about: Unpack[calls.About]
+    ) -> documents.Waterfall:
+        """How many mappings are left after each rule."""
+        return self._awaited(calls.waterfall(subject, about, joint))
+
+    def count(
+        self, subject: SubjectLike, **question: Unpack[calls.CountQuestion]
+    ) -> documents.Count:
+        """How many valid mappings there are."""
+        return self._awaited(calls.count(subject, question))
+
+    def sample(
+        self, subject: SubjectLike, **question: Unpack[calls.SampleQuestion]
+    ) -> documents.Sample:
+        """Some valid mappings, equally likely; one seed gives the same ones."""
+        return self._awaited(calls.sample(subject, question))
+
+    def check(
+        self,
+        subject: SubjectLike,
+        mapping: Mapping[str, Any],
+        **question: Unpack[calls.CheckQuestion],
+    ) -> documents.Verdict:
+        """Whether a mapping is valid, what it breaks, and the nearest one that is."""
+        return self._awaited(calls.check(subject, mapping, question))
+
+    def explain(
+        self, subject: SubjectLike, **about: Unpack[calls.Restricted]
+    ) -> documents.Conflict:
+        """Why no mapping is valid: what cannot hold together."""
+        return self._awaited(calls.explain(subject, about))
+
+    def kernel(
+        self, subject: SubjectLike, **question: Unpack[calls.KernelQuestion]
+    ) -> documents.KernelDocument:
+        """OpenCL source, host plan and memory of a mapping."""
+        return self._exchange(calls.kernel(subject, question))
+
+    def kernel_of_hash(self, kernel_hash: str) -> documents.KernelDocument:
+        """A kernel that was asked for before."""
+        return self._exchange(calls.kernel_of_hash(kernel_hash))
+
+    def add_layer(self, layer: Mapping[str, Any]) -> documents.LayerDocument:
+        """Store a layer; ``{"id": …}`` with its id is then a subject."""
+        return self._exchange(calls.add_layer(layer))
+
+    def add_program(self, program: str | Mapping[str, Any]) -> documents.ProgramDocument:
+        """Store a program (text or document), a nest tree or a tuning space."""
+        return self._exchange(calls.add_program(program))
+
+    # Runs
+
+    def create_run(
+        self,
+        device: str,
+        subject: SubjectLike,
+        *,
+        idempotency_key: str | None = None,
+        **question: Unpack[calls.RunQuestion],
+    ) -> documents.RunDocument:
+        """Tune a subject on a device. A key is made, so that a lost answer makes no second run."""
+        return self._exchange(calls.create_run(device, subject, question, idempotency_key))
+
+    def runs(self, **filters: Unpack[calls.RunFilters]) -> Iterator[documents.RunDocument]:
+        """Runs, newest first."""
+        return self._listed(calls.runs(filters))
+
+    def run(self, run: str) -> documents.RunDocument:
+        """A run's state and how far it is."""
+        return self._exchange(calls.run(run))
+
+    def pause_run(self, run: str) -> documents.RunDocument:
+        """Give out no more candidates."""
+        return self._exchange(calls.step_run(run, "pause"))
+
+    def resume_run(self, run: str) -> documents.RunDocument:
+        """Go on."""
+        return self._exchange(calls.step_run(run, "resume"))
+
+    def cancel_run(self, run: str) -> documents.RunDocument:
+        """Drop what is queued; what was measured stays."""
+        return self._exchange(calls.step_run(run, "cancel"))
+
+    def run_series(self, run: str) -> documents.Series:
+        """How the run got better."""
+        return self._exchange(calls.run_series(run))
+
+    # What was measured
+
+    def measurements(
+        self, *, newest_first: bool = False, **filters: Unpack[calls.Filters]
+    ) -> Iterator[documents.MeasurementDocument]:
+        """Measurements in the order in which they were stored."""
+        return self._listed(calls.measurements(filters, newest_first))
+
+    def front(self, **filters: Unpack[calls.FrontFilters]) -> documents.Front:
+        """The time-memory front, within the bounds given."""
+        return self._exchange(calls.front(filters))
+
+    def candidate(self, candidate: str) -> documents.CandidateDocument:
+        """What was chosen."""
+        return self._exchange(calls.candidate(candidate))
+
+    def studies(self) -> Iterator[documents.StudyDocument]:
+        """Every search for a program on a device, oldest first."""
+        return self._listed(calls.studies())
+
+    def study(self, study: int) -> documents.StudyDocument:
+        """One of them."""
+        return self._exchange(calls.study(study))
+
+    # Devices
+
+    def devices(self, *, state: str | None = None) -> Iterator[documents.DeviceDocument]:
+        """Boards and hosts that agents serve, newest first."""
+        return self._listed(calls.devices(state))
+
+    def device(self, device: str) -> documents.DeviceDocument:
+        """One device."""
+        return self._exchange(calls.device(device))
+
+    def set_device(
+        self, device: str, step: calls.DeviceStep, reason: str | None = None
+    ) -> documents.DeviceDocument:
+        """Take a device out of work (with a reason) or back in; for admins."""
+        return self._exchange(calls.set_device(device, step, reason))
+
+    def create_enrolment(
+        self, profile: str | None = None, valid_s: float | None = None
+    ) -> documents.CodeAnswer:
+        """A one-time code for a board's agent; for admins."""
+        return self._exchange(calls.create_enrolment(profile, valid_s))
+
+    def profiles(self) -> list[documents.ProfileDocument]:
+        """Limits of devices, shipped with the service."""
+        return self._exchange(calls.profiles())
+
+    def version(self) -> documents.Version:
+        """What runs there."""
+        return self._exchange(calls.version())
+
+    # Streams
+
+    def mappings(
+        self, subject: SubjectLike, **question: Unpack[calls.MappingsQuestion]
+    ) -> MappingStream:
+        """Valid mappings as they are found; closing the stream stops the solver."""
+        return MappingStream(self._pieces(calls.mappings(subject, question)))
+
+    def export(
+        self, format_: calls.ExportFormat, **filters: Unpack[calls.Filters]
+    ) -> Iterator[bytes]:
+        """Measurements as the bytes of a file, as they come."""
+        return self._pieces(calls.export(format_, filters))
+
+    def run_events(self, run: str, after: int = 0) -> Iterator[RunEvent]:
+        """What happens to a run until it has ended; goes on by itself after lost connections."""
+        events = EventLines(after)
+        while True:
+            events.again()
+            failure: ServiceError | None = None
+            try:
+                reply = self._opened(calls.run_events(run, events.last))
+                if reply.opened is None:
+                    return  # 204: everything was heard
+                with closing(self._body(reply)) as pieces:
+                    for piece in pieces:
+                        for found in events.feed(piece):
+                            yield found
+                            if events.ended:
+                                return
+            except ServiceError as error:
+                failure = error
+            time.sleep(flows.again_after_s(events, self._patience, failure))
+
+    # How flows are carried out
+
+    def _exchange(self, call: Call[T]) -> T:
+        return self._carry_out(flows.exchange(call, self._patience))
+
+    def _awaited(self, call: Call[T]) -> T:
+        return self._carry_out(flows.awaited(call, self._patience))
+
+    def _listed(self, listing: Listing[T]) -> Iterator[T]:
+        call: Call[documents.Page] | None = listing.first
+        while call is not None:
+            page = self._exchange(call)
+            for item in page["items"]:
+                yield replies.checked(listing.shape, item)
+            call = listing.after(call, page)
+
+    def _carry_out(self, flow: Flow[T]) -> T:
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    reply = self._take(step)
+                except BaseException as error:
+                    step = flow.throw(error)
+                else:
+                    step = flow.send(reply)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        finally:
+            flow.close()
+
+    def _take(self, step: Call[Any] | Pause) -> Reply | None:
+        if isinstance(step, Pause):
+            time.sleep(step.seconds)
+            return None
+        with naming_failures(self._base):
+            request = request_of(self._http, self._base, step, self._timeout_s)
+            response = self._http.send(request, stream=True)
+            kept = False
+            try:
+                if is_stream(step, response):
+                    kept = True
+                    return reply_of(response, opened=response)
+                body = Body()
+                for piece in response.iter_raw():
+                    body.add(piece)
+                return reply_of(response, body.bytes())
+            finally:
+                if not kept:
+                    response.close()
+
+    def _opened(self, call: Call[Any]) -> Reply:
+        return self._carry_out(flows.opened(call, self._patience))
+
+    def _pieces(self, call: Call[Any]) -> Generator[bytes, None, None]:
+        """The pieces of a body as they come; closing the generator hangs up."""
+        yield from self._body(self._opened(call))
+
+    def _body(self, reply: Reply) -> Generator[bytes, None, None]:
+        response: httpx.Response = reply.opened
+        try:
+            with naming_failures(self._base):
+                yield from response.iter_raw()
+        finally:
+            response.close()
+
+
+class MappingStream:
+    """Mappings one by one; a context manager, since the solver works until it is closed.
+
+    ``end`` is there after the last one: how many there were, and whether there are more.
+    """
+
+    def __init__(self, pieces: Generator[bytes, None, None]) -> None:
+        self._lines = MappingLines()
+        self._pieces = pieces
+        self._found = self._read()
+
+    def __iter__(self) -> Iterator[documents.MappingDocument]:
+        return self._found
+
+    def __next__(self) -> documents.MappingDocument:
+        return next(self._found)
+
+    @property
+    def end(self) -> documents.StreamEnd | None:
+        """What the last line says; None before it was read."""
+        return self._lines.end
+
+    def close(self) -> None:
+        """Read no more."""
+        self._pieces.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _read(self) -> Iterator[documents.MappingDocument]:
+        for piece in self._pieces:
+            yield from self._lines.feed(piece)
+        self._lines.finish()
