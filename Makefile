@@ -8,7 +8,7 @@ PEERS  := .venv-peers
 PEERS_STAMP := $(PEERS)/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test lint format golden peers lock clean
+.PHONY: help venv dev demo test lint format golden peers lock chaos clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -55,7 +55,7 @@ peers: $(PEERS_STAMP)  ## create .venv-peers: what `nestmap bench spaces` and `b
 $(PEERS_STAMP): bench/peers/requirements.lock bench/peers/kernels.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/peers/requirements.lock
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/peers/kernels.txt
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 -r bench/peers/kernels.txt
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
@@ -75,6 +75,9 @@ lock: venv  ## resolve pyproject.toml anew into requirements.lock (all platforms
 	    --constraint requirements.lock --no-annotate \
 	    --python-version 3.11 --custom-compile-command 'make lock' -o bench/peers/requirements.lock
 
+chaos: dev  ## ten minutes of a farm whose processes are killed, frozen and stopped at random
+	$(BIN)/python -m tests.chaos.campaign --seconds 600
+
 clean:  ## remove the environment and every cache
 	rm -rf $(VENV) $(PEERS) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find mapper worker db nestmap tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find mapper worker db api nestmap tests -name __pycache__ -type d -prune -exec rm -rf {} +
