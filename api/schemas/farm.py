@@ -66,7 +66,11 @@ class RunRequest(Strict):
         description="Of a layer, each a study of its own: direct and partial if absent",
     )
     mode: Literal["strict", "paper"] = "strict"
-    strategy: Annotated[str, StringConstraints(pattern="^[a-z0-9-]{1,64}$")] = "random"
+    strategy: Literal["auto", "guided", "random"] = Field(
+        default="auto",
+        description="How candidates are chosen: by models that learn from the outcomes "
+        "(`guided`, which `auto` is), or at random",
+    )
     seed: Seed = 0
     protocol: Annotated[dict[str, Whole | Number], Field(max_length=20)] | None = Field(
         default=None, description="How a candidate is measured: `warmup`, `repetitions`, …"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Protocol
@@ -15,14 +15,15 @@ from mapper.constraint_rules.predicate import Variable
 from mapper.errors import InputError, LimitError, Problem, UnsatisfiableError
 from mapper.search.strategy import Choice
 from mapper.solver.dive import complete, diverse
-from mapper.solver.limits import SolveLimits, Watch
+from mapper.solver.limits import Watch
 from mapper.solver.sampling import checked
 from mapper.solver.solutions import FactoredSpace, Solutions, solutions_of
 from mapper.solver.space import Domain, Space
 
 #: Spaces with fewer candidates are listed whole.
 LISTED = 50_000
-_COMPLETION_S = 5.0
+#: Of the solver's deterministic time: what is found must not depend on how busy a machine is.
+_COMPLETION_EFFORT = 2.0
 _DRAW_ATTEMPTS = 4
 #: Draws may repeat, and one that gives nothing says nothing.
 _TRIES_A_DRAW = 50
@@ -95,11 +96,13 @@ class SolvedCandidates:
     """The valid assignments of a space: drawn by its sampler, completed by CP-SAT.
 
     The space is compiled once, at the first draw. Draws are uniform by mappings; where a
-    diagram would take too much memory they are diverse instead.
+    diagram would take too much memory they are diverse instead. ``watch`` gives the limits
+    that completions keep to.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, watch: Callable[[], Watch] = Watch) -> None:
         self._space = space
+        self._watch = watch
         self._solutions: Solutions | None = None
         self._too_large = False
 
@@ -150,7 +153,9 @@ class SolvedCandidates:
         return found
 
     def completed(self, kept: Mapping[int, int], seed: int) -> Choice | None:
-        """See :class:`Candidates`; None too where the solver needs longer than some seconds.
+        """See :class:`Candidates`; None too where the solver would have to work for long.
+
+        LimitError past the limits of the watch, Cancelled where it says so.
 
         A few random values are tried first: looking whether they hold is far cheaper than
         having the solver find some.
@@ -163,10 +168,15 @@ class SolvedCandidates:
             tried = assignment | {name: random.choice(domain) for name, domain in free}
             if all(evaluate(constraint.predicate, tried) for constraint in self._space.constraints):
                 return self._choice(tried)
+        watch = self._watch()
         try:
-            watch = Watch(SolveLimits(time_s=_COMPLETION_S))
-            return self._choice(complete(self._space, assignment, watch=watch))
-        except (UnsatisfiableError, LimitError):
+            found = complete(self._space, assignment, watch=watch, effort=_COMPLETION_EFFORT)
+            return self._choice(found)
+        except UnsatisfiableError:
+            return None
+        except LimitError:
+            # Out of effort says nothing; out of time must not look like an answer.
+            watch.tick()
             return None
 
     def _choice(self, assignment: Mapping[Variable, int]) -> Choice:

@@ -48,14 +48,20 @@ _SOLVE_LIMIT_S = 20.0
 
 
 def complete(
-    space: Space, pins: Assignment = NO_PINS, *, watch: Watch | None = None
+    space: Space,
+    pins: Assignment = NO_PINS,
+    *,
+    watch: Watch | None = None,
+    effort: float | None = None,
 ) -> dict[Variable, int]:
     """One valid assignment that agrees with the pins; UnsatisfiableError if there is none.
 
-    LimitError past the limits of ``watch``, Cancelled where it says so.
+    LimitError past the limits of ``watch``, Cancelled where it says so. ``effort`` bounds the
+    solver's work in its deterministic time, about seconds: LimitError beyond it on every machine
+    alike.
     """
     watch = watch or Watch()
-    found = _solve(build_model(space, pins, watch=watch.tick), Random(0), watch, None)
+    found = _solve(build_model(space, pins, watch=watch.tick), Random(0), watch, None, effort)
     if found is None:
         raise UnsatisfiableError("no valid assignment agrees with what is fixed")
     return _checked(space, found)
@@ -130,7 +136,11 @@ def _checked(space: Space, assignment: dict[Variable, int]) -> dict[Variable, in
 
 
 def _solve(
-    model: Model, random: Random, watch: Watch, at_most_s: float | None
+    model: Model,
+    random: Random,
+    watch: Watch,
+    at_most_s: float | None,
+    effort: float | None = None,
 ) -> dict[Variable, int] | None:
     """The first solution of a dive in random order; None if there is none, or none was found
     within ``at_most_s``."""
@@ -138,6 +148,8 @@ def _solve(
     solver = solver_with(seed=random.getrandbits(30))
     solver.parameters.search_branching = cp_model.FIXED_SEARCH
     solver.parameters.cp_model_presolve = False
+    if effort is not None:
+        solver.parameters.max_deterministic_time = effort
     status = solve_within(watch, solver, model.cp, at_most_s=at_most_s)
     match status:
         case cp_model.OPTIMAL | cp_model.FEASIBLE:

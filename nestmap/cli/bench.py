@@ -13,7 +13,7 @@ from nestmap.cli.bench_cpu import cpu
 from nestmap.cli.bench_generation import generation
 from nestmap.cli.bench_gpu import gpu
 from nestmap.cli.bench_joint import joint
-from nestmap.cli.bench_search import search
+from nestmap.cli.bench_search import app as search_app
 from nestmap.cli.bench_soundness import soundness
 from nestmap.cli.bench_spaces import spaces
 from nestmap.cli.exit_codes import ExitCode
@@ -28,8 +28,8 @@ app = typer.Typer(no_args_is_help=True, help="Campaigns whose figures stand in t
 app.command()(soundness)
 app.command()(joint)
 app.command()(spaces)
-app.command()(search)
 app.command()(completeness)
+app.add_typer(search_app, name="search")
 app.command()(generation)
 app.command()(gpu)
 app.command()(cpu)

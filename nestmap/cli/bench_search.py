@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nestmap.search_bench.campaign import Run
 
 _SAVE_EVERY = 10
+app = typer.Typer(help="Search strategies replayed on recorded spaces, and recording them.")
 
 
 def _contestants(names: list[str] | None, python: Path) -> dict[str, list[str]]:
@@ -39,7 +40,9 @@ def _contestants(names: list[str] | None, python: Path) -> dict[str, list[str]]:
     return {project: searches for project, searches in found.items() if searches}
 
 
+@app.callback(invoke_without_command=True)
 def search(
+    context: typer.Context,
     recording: Annotated[
         list[Path] | None,
         typer.Option("--recordings", help="A recording; may be repeated. All of bench/ if none."),
@@ -75,6 +78,8 @@ def search(
     constraints that was not evaluated before. Ctrl-C keeps the finished runs; the same command
     goes on.
     """  # fmt: skip
+    if context.invoked_subcommand is not None:
+        return
     from nestmap.search_bench.campaign import measure, read_runs, write_runs
     from nestmap.search_bench.plots import write_plots
     from nestmap.search_bench.recording import read_recording
@@ -124,3 +129,50 @@ def search(
         if plots is not None and found:
             for path in write_plots(plots, arena, runs, found):
                 note(f"wrote {path}")
+
+
+@app.command()
+def record(
+    x: Annotated[str, typer.Argument(metavar="LAYER", help="A layer (vgg16/7), or its file.")],
+    variant: Annotated[str, typer.Option(help="The layer's variant.")] = "partial",
+    device: Annotated[str, typer.Option(help="host, or opencl:<platform>/<device>.")] = "host",
+    points: Annotated[int, typer.Option(min=2, max=100_000, help="Candidates.")] = 500,
+    seconds: Annotated[float, typer.Option(min=1, help="Stop after this time.")] = 600.0,
+    quick: Annotated[
+        bool, typer.Option(help="Cut the layer: an eighth of channels and filters, small images.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="The recording; bench/recordings if none.")] = (
+        None
+    ),
+) -> None:
+    """Measure random candidates of a layer and keep them as a recording, for replays.
+
+    Ctrl-C keeps what was measured so far.
+    """
+    from nestmap.search_bench.layer_recording import record_layer
+    from nestmap.search_bench.recording import write_recording
+    from nestmap.space_bench.cases import ROOT
+    from nestmap.subjects import load_subject
+    from nestmap.tuning.campaign import scaled_layer
+    from worker.measuring import MeasuringChild
+
+    layer = load_subject(x, variant).layer
+    if layer is None:
+        raise typer.BadParameter("not a layer", param_hint="LAYER")
+    layer = scaled_layer(layer) if quick else layer
+    with MeasuringChild(device) as opened, Progress("measuring") as progress:
+        found = record_layer(
+            layer,
+            variant,
+            opened,
+            points=points,
+            seconds=seconds,
+            seed=seed,
+            after=progress.update,
+        )
+    stem = found.name.replace("/", "-").replace("@", "-")
+    path = out or ROOT / "bench" / "recordings" / f"{stem}.json.gz"
+    write_recording(path, found)
+    timed = found.rows - len(found.failures)
+    write_text(f"{path}: {found.rows} candidates, {timed} timed, the best {found.best_ms:.3f} ms")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import InputError, Problem
-from nestmap.search_bench.contestants import OWN, OWN_SEARCHES, Trace, peer_traces
+from nestmap.search_bench.contestants import OWN, OWN_SEARCHES, TAKING_PARTS, Trace, peer_traces
 from nestmap.search_bench.recording import Recording
 from nestmap.search_bench.replay import Arena, quality, replay, volume
 
@@ -185,10 +185,13 @@ def measure(
     done: dict[tuple[str, str, str, int], Run],
     after: Callable[[Run], None],
 ) -> None:
-    """Make every missing run and put it into ``done``."""
+    """Make every missing run and put it into ``done``; none of a project that cannot be given
+    a recording (:data:`TAKING_PARTS`)."""
     for path, recording in recordings:
         arena = Arena.of(recording)
         for project, searches in chosen.items():
+            if not recording.complete and project not in TAKING_PARTS:
+                continue
             for run in missing_runs(
                 arena, path, project, searches, seeds, evaluations, python, done
             ):

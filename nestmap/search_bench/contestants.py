@@ -21,6 +21,9 @@ from nestmap.search_bench.replay import Arena
 OWN = "nestmap"
 PROJECTS = ("kernel-tuner", "pyatf", "optuna")
 PACKAGES = {"kernel-tuner": "kernel-tuner", "pyatf": "pyatf", "optuna": "optuna"}
+#: Projects whose searches can be given candidates that are a part of their space; the others
+#: want the whole product of the values, with a condition.
+TAKING_PARTS = (OWN, "optuna")
 _CHILD = ("-m", "nestmap.search_bench.peers.child")
 _LISTING_S = 120.0
 # Matrices are small: more threads only wait for one another.

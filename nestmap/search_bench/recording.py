@@ -39,9 +39,9 @@ class Recording:
     value each variable has. ``time_ms`` is NaN where measuring failed (``failures`` says how, by
     row); ``spread`` is half the interquartile range of the trials over their median;
     ``cost_ms`` is what the evaluation took, compiling included; ``memory_bytes`` is what the
-    configuration allocates besides the arguments (0 where it is not known). ``document`` is
-    the space as its author states it, as a JSON value with a schema; ``constraints`` are its
-    expressions, empty where only the recorded rows are known to be valid.
+    configuration allocates (0 where it is not known). ``document`` is the space as its author
+    states it, as a JSON value with a schema; ``constraints`` are its expressions, empty where
+    only the recorded rows are known to be valid; ``complete`` says whether these are all.
     """
 
     name: str

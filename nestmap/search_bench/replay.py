@@ -19,6 +19,8 @@ from mapper.search.strategy import Outcome, Strategy
 from mapper.solver.space import Space
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
 from mapper.tuning_space.lowering import solver_space
+from nestmap.search_bench.layer_recording import SCHEMA as LAYER_SCHEMA
+from nestmap.search_bench.layer_recording import known_columns, space_of_layer
 from nestmap.search_bench.recording import Recording
 
 Floats = NDArray[np.float64]
@@ -28,11 +30,13 @@ _MARGIN = 1e-3
 
 @dataclass(frozen=True)
 class Arena:
-    """What strategies get of a recording: its candidates, its space if it has one, its bytes."""
+    """What strategies get of a recording: its candidates, its space if it has one, its bytes,
+    and what is ``known`` of each row (rows x columns) without running it, a guess last."""
 
     recording: Recording
     candidates: Candidates
     space: Space | None
+    known: Floats | None = None
 
     @classmethod
     def of(cls, recording: Recording) -> Arena:
@@ -40,6 +44,10 @@ class Arena:
 
         InputError if the solved space is not the recorded one.
         """
+        if recording.document.get("schema") == LAYER_SCHEMA:
+            layer_space, recorded = space_of_layer(recording)
+            listed = ListedCandidates(recorded, recording.values)
+            return cls(recording, listed, layer_space, known_columns(recording))
         space = _space_of(recording)
         if space is None or not recording.complete:
             variables: list[tuple[Variable, tuple[int, ...]]] = (
@@ -60,10 +68,13 @@ class Arena:
         return cls(recording, candidates, space)
 
     def describe(self, rows: Choices) -> Described:
-        """The bytes that candidates allocate; nothing else is known of them."""
+        """The bytes that candidates allocate; of layers also sizes of launches and a guess."""
         row_of = self.recording.row_of
-        memory = self.recording.memory_bytes[[row_of[tuple(row)] for row in rows.tolist()]]
-        return Described(memory, np.zeros((len(rows), 0)))
+        places = [row_of[tuple(row)] for row in rows.tolist()]
+        memory = self.recording.memory_bytes[places]
+        if self.known is None:
+            return Described(memory, np.zeros((len(rows), 0)))
+        return Described(memory, self.known[places], self.known[places, -1])
 
     @cached_property
     def reference(self) -> tuple[float, float]:

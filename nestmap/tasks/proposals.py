@@ -34,13 +34,14 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
     variants = [_variant(request, name, context) for name in request.run.variants]
     sizes = _batch_sizes(request.known.state)
     profile = variants[0].part.request.device
-    search = context.searches.take(request.key, len(sizes))
+    search = context.searches.take(request.key, sizes)
     if search is None:
         search = RunSearch(variants, profile, request.run.strategy, request.run.seed, context.watch)
-        for place, size in enumerate(sizes):
-            search.batch(size, request.known.outcomes, request.known.lost)
-            replies.progress({"done": place + 1, "of": len(sizes) + 1})
     search.use(context.watch)
+    # What was proposed by others since.
+    for place in range(len(search.batches), len(sizes)):
+        search.batch(sizes[place], request.known.outcomes, request.known.lost)
+        replies.progress({"done": place + 1, "of": len(sizes) + 1})
     refused_before = len(search.refused)
     search.batch(request.count, request.known.outcomes, request.known.lost)
     spool = Spool(request.spool, replies)

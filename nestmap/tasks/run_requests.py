@@ -27,7 +27,7 @@ OWN_FIELDS = (
 #: What the API keeps of a request beside what a proposal needs.
 OTHER_FIELDS = ("schema", "device", "budget", "label", "priority", "low_water", "stand_ins")
 #: ``auto`` leaves the choice to us.
-STRATEGIES = ("auto", "random")
+STRATEGIES = ("auto", "guided", "random")
 MOST_TIMEOUT_S = 6 * 3600.0
 #: Variants of a layer that are tuned unless others are asked for, as ``nestmap tune`` does.
 TUNED_VARIANTS = ("direct", "partial")

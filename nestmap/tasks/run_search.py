@@ -24,6 +24,7 @@ from nestmap.seeds import derived_seed
 from nestmap.tasks.known_spaces import KnownPart
 from nestmap.tasks.run_requests import Place
 from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.strategy import RandomStrategy, Source, Strategy
 
 #: What the strategy hears of a candidate whose jobs failed for good.
@@ -65,6 +66,10 @@ class RunSearch:
         self._told = 0
         self._strategy = _strategy(strategy, self._sources(), profile, seed, self)
         self.exhausted = False
+
+    def watch(self) -> Watch:
+        """The limits of the request that is worked on."""
+        return self._watch
 
     def use(self, watch: Watch) -> None:
         """Keep to the limits of another request from now on."""
@@ -134,10 +139,12 @@ class Searches:
     def __init__(self) -> None:
         self._searches: OrderedDict[str, RunSearch] = OrderedDict()
 
-    def take(self, key: str, batches: int) -> RunSearch | None:
-        """The search that has given so many batches; it is not kept meanwhile."""
+    def take(self, key: str, sizes: Sequence[int]) -> RunSearch | None:
+        """The search that has given batches of these sizes, or the first of them; it is not
+        kept meanwhile."""
         found = self._searches.pop(key, None)
-        return found if found is not None and len(found.batches) == batches else None
+        given = [] if found is None else [len(batch) for batch in found.batches]
+        return found if given == list(sizes[: len(given)]) else None
 
     def keep(self, key: str, search: RunSearch) -> None:
         """A search for the next proposal of its run."""
@@ -150,6 +157,12 @@ def _strategy(
     name: str, sources: Sequence[Source], profile: DeviceProfile, seed: int, search: RunSearch
 ) -> Strategy:
     """The strategy of a name (run_requests.STRATEGIES)."""
-    if name not in ("auto", "random"):
-        raise AssertionError(f"no strategy {name}")
-    return RandomStrategy(sources, profile, seed, search.draw, search.refuse)
+    match name:
+        case "auto" | "guided":
+            return GuidedStrategy(
+                sources, profile, seed, search.draw, search.refuse, watch=search.watch
+            )
+        case "random":
+            return RandomStrategy(sources, profile, seed, search.draw, search.refuse)
+        case _:
+            raise AssertionError(f"no strategy {name}")

@@ -8,7 +8,7 @@ first outcomes; from then on every other turn goes to the subject with the best 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, UnsatisfiableError
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timed
+from mapper.pipeline import Subject
 from mapper.search.candidates import Choices, SolvedCandidates
 from mapper.search.goal import Front, Goal
 from mapper.search.model_guided import ModelGuided, Settings
 from mapper.search.pool import Described
 from mapper.search.strategy import Choice
 from mapper.search.strategy import Outcome as Told
+from mapper.solver.limits import Watch
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate, Draw, candidate_of
 from nestmap.tuning.proxy import guessed_cost
@@ -42,7 +44,8 @@ class GuidedStrategy:
     """A :class:`~nestmap.tuning.strategy.Strategy` that learns.
 
     Its order depends on the seed, the subjects, the device and what it is told, never on a
-    clock. What the sources' history holds is learned first and never asked for.
+    clock. What the sources' history holds is learned first and never asked for. ``watch`` gives
+    the limits that the solver keeps to; LimitError and Cancelled as it says.
     """
 
     def __init__(
@@ -55,9 +58,11 @@ class GuidedStrategy:
         *,
         goal: Goal = _FRONT,
         settings: Settings = SETTINGS,
+        watch: Callable[[], Watch] = Watch,
     ) -> None:
         self._searches = [
-            _Search(source, device, seed, draw, refused, goal, settings) for source in sources
+            _Search(source, device, seed, draw, refused, goal, settings, watch)
+            for source in sources
         ]
         self._start = settings.start
         self._turn = 0
@@ -89,8 +94,8 @@ class GuidedStrategy:
 class _DrawnCandidates(SolvedCandidates):
     """Candidates of a space that somebody else draws from."""
 
-    def __init__(self, source: Source, draw: Draw) -> None:
-        super().__init__(source.space)
+    def __init__(self, source: Source, draw: Draw, watch: Callable[[], Watch]) -> None:
+        super().__init__(source.space, watch)
         self._source = source
         self._draw = draw
 
@@ -113,6 +118,7 @@ class _Search:
         refused: Refused,
         goal: Goal,
         settings: Settings,
+        watch: Callable[[], Watch],
     ) -> None:
         self.index = source.index
         self.exhausted = False
@@ -126,7 +132,11 @@ class _Search:
         self._guesses: dict[Choice, tuple[float, ...]] = {}
         self._waiting: list[Choice] = []
         self._ids: set[str] = set()
-        solved = SolvedCandidates(source.space) if draw is None else _DrawnCandidates(source, draw)
+        solved = (
+            SolvedCandidates(source.space, watch)
+            if draw is None
+            else _DrawnCandidates(source, draw, watch)
+        )
         # By program, not by position: the order must not depend on what else is tuned.
         own_seed = derived_seed(seed, source.program_hash, len(source.history)) % 2**31
         self._search = ModelGuided(
@@ -209,13 +219,21 @@ class _Search:
 
     def _guess(self, choice: Choice, candidate: Candidate) -> tuple[float, ...]:
         if choice not in self._guesses:
-            program = self._source.subject.require_program()
-            guess = guessed_cost(program, candidate, self._device)
-            self._guesses[choice] = (*_plan_columns(candidate.plan), float(np.log(guess)))
+            columns = described_columns(self._source.subject, candidate, self._device)
+            self._guesses[choice] = columns
         return self._guesses[choice]
 
 
 _COLUMNS = 6
+
+
+def described_columns(
+    subject: Subject, candidate: Candidate, device: DeviceProfile
+) -> tuple[float, ...]:
+    """What is known of a candidate without running it, as logarithms: work-items, work-groups,
+    local, private and intermediate bytes, launches, and last the guess of its time."""
+    guess = guessed_cost(subject.require_program(), candidate, device)
+    return (*_plan_columns(candidate.plan), float(np.log(guess)))
 
 
 def _plan_columns(plan: HostPlan) -> tuple[float, ...]:

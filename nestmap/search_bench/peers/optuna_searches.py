@@ -4,6 +4,10 @@ Parameters are integers: positions in their lists of values (``suggest_int``), o
 a sampler is for these. A suggestion that breaks a constraint, and one that was made before, is
 no evaluation: it is told as infeasible (the sampler's ``constraints_func``) with the worst time
 seen, or with the time that is known. A sampler that stops finding new ones ends at a limit.
+
+Of a recording that is a part of its space hardly a suggestion would be recorded. There each is
+repaired: evaluated is the nearest row that was not evaluated yet, and the suggestion is told its
+time.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import Any
 
 import optuna  # pyright: ignore[reportMissingImports]
 
+from nestmap.search_bench.peers.repair import nearest_row
 from nestmap.search_bench.recording import Recording
 
 _TRIALS_PER_EVALUATION = 10
@@ -62,11 +67,11 @@ class OptunaSearches:
         worst = 0.0
         for _ in range(_TRIALS.get(sampler, _TRIALS_PER_EVALUATION) * evaluations):
             trial = study.ask()
-            chosen = tuple(
-                values[trial.suggest_int(name, 0, len(values) - 1) if len(values) > 1 else 0]
+            places = [
+                trial.suggest_int(name, 0, len(values) - 1) if len(values) > 1 else 0
                 for name, values in recording.variables
-            )
-            row = recording.row_of.get(chosen)
+            ]
+            row = self._row(places, found)
             if row is None or row in recording.failures:
                 trial.set_user_attr(_BROKEN, 1.0)
                 study.tell(trial, worst or 1e6)
@@ -79,3 +84,10 @@ class OptunaSearches:
                 if len(found) >= evaluations:
                     break
         return list(found)
+
+    def _row(self, places: Sequence[int], found: dict[int, None]) -> int | None:
+        recording = self._recording
+        if recording.complete:
+            pairs = zip(recording.variables, places, strict=True)
+            return recording.row_of.get(tuple(values[place] for (_, values), place in pairs))
+        return nearest_row(recording, places, found)

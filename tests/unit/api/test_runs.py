@@ -28,7 +28,7 @@ def test_a_run_is_created_with_its_location_and_can_be_read(service):
     assert (run["label"], run["state"]) == ("vgg16/7", "queued")
     assert run["request"] == {
         "subject": {"name": "vgg16/7"}, "variants": ["direct"], "mode": "strict", "seed": 3,
-        "strategy": "random",
+        "strategy": "auto",
     }  # fmt: skip
 
 
@@ -47,6 +47,7 @@ def test_a_run_is_created_with_its_location_and_can_be_read(service):
         ({"variants": []}, "/variants"),
         ({"budget": {"candidates": 0}}, "/budget/candidates"),
         ({"budget": {"hours": 1}}, "/budget/hours"),
+        ({"strategy": "luck"}, "/strategy"),
         ({"seed": -1}, "/seed"),
         ({"seed": 1.5}, "/seed"),
         ({"priority": 101}, "/priority"),

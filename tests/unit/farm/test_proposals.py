@@ -20,8 +20,8 @@ def propose(
 ) -> Any:
     reply = ask(
         kept, kind="propose", run_id="run", run={**RUN, **more.pop("run", {})},
-        device={"profile": "pocl", "facts": FACTS}, count=3, spool=str(spool),
-        history={"state": state or {}, "measured": list(measured)}, **more,
+        device={"profile": "pocl", "facts": FACTS}, count=more.pop("count", 3),
+        spool=str(spool), history={"state": state or {}, "measured": list(measured)}, **more,
     )  # fmt: skip
     assert reply.problem is None, reply.problem
     return [i["candidate"] for i in reply.items if "candidate" in i], reply
@@ -38,19 +38,47 @@ def outcomes(candidates: list[Any]) -> list[Any]:
     ]
 
 
-def test_a_child_that_knows_nothing_goes_on_like_one_that_was_there_all_along(tmp_path: Path):
-    kept, state = fresh(), None
+@pytest.mark.parametrize("strategy", ["guided", "random"])
+def test_a_child_that_knows_nothing_goes_on_like_one_that_was_there_all_along(
+    tmp_path: Path, strategy: str
+):
+    kept, state, run = fresh(), None, {"strategy": strategy}
     measured: list[Any] = []
     for _ in range(3):
-        candidates, reply = propose(tmp_path, kept, state, measured)
+        candidates, reply = propose(tmp_path, kept, state, measured, run=run)
         # Somebody else, asked the same, who has to go through everything again.
-        again, other = propose(tmp_path, fresh(), state, measured)
+        again, other = propose(tmp_path, fresh(), state, measured, run=run)
         assert ids(candidates) == ids(again)
         assert reply.end == other.end
         state = reply.end["state"]
         measured += outcomes(candidates)
     assert state is not None and state["batches"] == [3, 3, 3]
     assert len({name for _, name, _ in measured}) == 9
+
+
+def test_what_the_model_learned_is_the_same_whoever_proposes(tmp_path: Path):
+    """So many that candidates are the model's choice, by children with different pasts."""
+    there_all_along, there_at_first = fresh(), fresh()
+    state: Any = None
+    measured: list[Any] = []
+    candidates: list[Any] = []
+    for number in range(4):
+        if number < 2:
+            propose(tmp_path, there_at_first, state, measured, count=8)
+        candidates, reply = propose(tmp_path, there_all_along, state, measured, count=8)
+        if number < 3:
+            state = reply.end["state"]
+            measured += outcomes(candidates)
+    measured_otherwise = [
+        [study, name, {**outcome, "trials_ns": [10**8 - t for t in outcome["trials_ns"]]}]
+        for study, name, outcome in measured
+    ]
+    late, _ = propose(tmp_path, there_at_first, state, measured, count=8)
+    new, _ = propose(tmp_path, fresh(), state, measured, count=8)
+    assert ids(candidates) == ids(late) == ids(new)
+    # And they are its choice: other outcomes give others.
+    others, _ = propose(tmp_path, fresh(), state, measured_otherwise, count=8)
+    assert ids(others) != ids(new)
 
 
 def test_candidates_do_not_depend_on_what_of_the_last_batch_is_measured(tmp_path: Path):

@@ -1,0 +1,205 @@
+"""Recordings of layers: random candidates of a variant's space, each measured on a device.
+
+The space cannot be listed, so a recording holds a sample of it, drawn as ``nestmap sample`` draws
+and chosen by no search. Its document names layer, variant and device, from which the space is
+derived again, and keeps what ``nestmap tune`` knows of each candidate without running it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.predicate import Variable
+from mapper.constraint_rules.rule import Mode
+from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, Problem
+from mapper.layer_spec import LayerSpec
+from mapper.measurement import Outcome, Timed, outcome_kind
+from mapper.pipeline import Subject, derive_space, subject_of_layer
+from mapper.profiles import profile_from_json, profile_to_json
+from mapper.search.candidates import SolvedCandidates
+from mapper.search.strategy import Choice
+from mapper.solver.space import Domain, Space
+from nestmap.restrictions import option_name
+from nestmap.search_bench.recording import Recording
+from nestmap.seeds import derived_seed
+from nestmap.tuning.candidates import Candidate, candidate_of
+from nestmap.tuning.guided import described_columns
+from nestmap.tuning.policy import INPUT_SEED, TUNING_PROTOCOL, TimeoutPolicy
+from nestmap.tuning.reference import make_workload
+from worker.devices.interface import MeasuringDevice
+
+SCHEMA = "nestmap/recorded-layer/1"
+#: Candidates drawn at a time.
+_DRAWN = 32
+#: Draws in a row without a new candidate after which a space is taken as exhausted.
+_BARREN = 3
+#: Of layers cut to quick sizes: what takes longer is far from the best.
+_TIMEOUTS = TimeoutPolicy(least_s=5.0, most_s=20.0)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    choice: Choice
+    candidate: Candidate
+    outcome: Outcome
+    cost_ms: float
+
+
+def record_layer(
+    layer: LayerSpec,
+    variant: str,
+    device: MeasuringDevice,
+    *,
+    points: int,
+    seconds: float,
+    seed: int = 0,
+    after: Callable[[int], None] = lambda number: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Recording:
+    """Measure up to ``points`` random candidates with different kernels, for ``seconds`` at most.
+
+    Ctrl-C ends it with what there is. ``after`` is told the number of candidates so far.
+    InputError where none of them was timed.
+    """
+    subject = subject_of_layer(layer, variant)
+    profile = device.profile()
+    space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
+    workload = make_workload(subject, INPUT_SEED, {})
+    device.upload_workload("recorded", workload.inputs, workload.expected)
+    started, rows = clock(), list[_Row]()
+    best_ms: float | None = None
+    try:
+        for choice, candidate in _drawn(subject, space, seed):
+            if len(rows) >= points or clock() - started >= seconds:
+                break
+            began = clock()
+            outcome = device.measure(
+                candidate.plan,
+                workload="recorded",
+                candidate=candidate.id,
+                tolerance=workload.tolerance,
+                protocol=TUNING_PROTOCOL,
+                timeout_s=_TIMEOUTS.timeout_s(best_ms),
+            )
+            rows.append(_Row(choice, candidate, outcome, (clock() - began) * 1e3))
+            if isinstance(outcome, Timed):
+                best_ms = min(best_ms or outcome.time_ms, outcome.time_ms)
+            after(len(rows))
+    except KeyboardInterrupt:
+        pass
+    if best_ms is None:
+        raise InputError(Problem(layer.name, "no candidate was timed", f"{len(rows)} tried"))
+    return _recording(subject, layer, profile, device.facts(), space, rows)
+
+
+def _drawn(subject: Subject, space: Space, seed: int) -> Iterator[tuple[Choice, Candidate]]:
+    candidates = SolvedCandidates(space)
+    names = [name for name, _ in space.variables]
+    program_hash = subject.hash()
+    seen: set[str] = set()
+    number = barren = 0
+    while barren < _BARREN:
+        barren += 1
+        for choice in candidates.draw(_DRAWN, derived_seed(seed, number) % 2**31):
+            found = candidate_of(0, subject, program_hash, dict(zip(names, choice, strict=True)))
+            # By what runs, not by what was chosen: different choices may have one kernel.
+            if found.record.source_hash not in seen:
+                seen.add(found.record.source_hash)
+                barren = 0
+                yield choice, found
+        number += 1
+
+
+def _recording(
+    subject: Subject,
+    layer: LayerSpec,
+    profile: DeviceProfile,
+    facts: Mapping[str, str],
+    space: Space,
+    rows: list[_Row],
+) -> Recording:
+    values = np.array([row.choice for row in rows], np.int64)
+    variables = tuple(
+        (option_name(variable), tuple(np.unique(values[:, place]).tolist()))
+        for place, (variable, _) in enumerate(space.variables)
+    )
+    positions = [
+        np.searchsorted(np.array(found), values[:, place])
+        for place, (_, found) in enumerate(variables)
+    ]
+    times = [row.outcome.time_ms if isinstance(row.outcome, Timed) else np.nan for row in rows]
+    columns = [described_columns(subject, row.candidate, profile) for row in rows]
+    return Recording(
+        f"{layer.name}/{subject.variant}",
+        facts.get("device.name", profile.name),
+        "nestmap bench search record",
+        "",
+        {
+            "schema": SCHEMA,
+            "layer": layer.to_json(),
+            "variant": subject.variant,
+            "profile": profile_to_json(profile),
+            "facts": {name: facts[name] for name in sorted(facts) if "version" in name},
+            "known": [[round(value, 3) for value in row] for row in columns],
+        },
+        variables,
+        np.stack(positions, axis=1).astype(np.int64),
+        np.array(times, np.float64),
+        {
+            number: outcome_kind(row.outcome)
+            for number, row in enumerate(rows)
+            if not isinstance(row.outcome, Timed)
+        },
+        np.array([_spread(row.outcome) for row in rows]),
+        np.array([row.cost_ms for row in rows]),
+        np.array([row.candidate.plan.memory_bytes for row in rows], np.int64),
+        False,
+    )
+
+
+def _spread(outcome: Outcome) -> float:
+    if not isinstance(outcome, Timed) or len(outcome.trials_ns) < 4:
+        return 0.0
+    low, middle, high = np.quantile(np.array(outcome.trials_ns, np.float64), (0.25, 0.5, 0.75))
+    return float((high - low) / 2 / middle)
+
+
+def space_of_layer(recording: Recording) -> tuple[Space, list[tuple[Variable, Domain]]]:
+    """The space that a layer was recorded from, and its variables with the recorded values.
+
+    InputError where today's rules give that layer other variables.
+    """
+    document: Any = recording.document
+    try:
+        subject = subject_of_layer(LayerSpec.from_json(document["layer"]), document["variant"])
+        profile = profile_from_json(document["profile"])
+    except (KeyError, TypeError) as error:
+        raise InputError(Problem(recording.name, "names no layer", str(error)[:200])) from error
+    space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
+    names = [option_name(variable) for variable, _ in space.variables]
+    recorded = [name for name, _ in recording.variables]
+    if names != recorded:
+        other = ", ".join(sorted(set(names) ^ set(recorded))) or "another order"
+        raise InputError(Problem(recording.name, "was recorded from other variables", other))
+    pairs = zip(space.variables, recording.variables, strict=True)
+    return space, [(variable, values) for (variable, _), (_, values) in pairs]
+
+
+def known_columns(recording: Recording) -> Floats:
+    """What was known of each row without running it; the last column is the guess."""
+    document: Any = recording.document
+    columns = np.array(document.get("known", ()), np.float64)
+    if columns.ndim != 2 or len(columns) != recording.rows or not np.isfinite(columns).all():
+        found = str(columns.shape)
+        raise InputError(Problem(recording.name, "what is known of its rows", found, "rows x k"))
+    return columns

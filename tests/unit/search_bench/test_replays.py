@@ -1,0 +1,163 @@
+"""Replays: recordings of layers and of spaces, quality by evaluations, kept runs, repairs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.errors import InputError
+from mapper.measurement import CompileError, Outcome
+from mapper.search.goal import Front
+from nestmap.search_bench.campaign import curve_of, own_trace, read_runs, run_of, write_runs
+from nestmap.search_bench.contestants import OWN, Trace, goal_of
+from nestmap.search_bench.layer_recording import record_layer
+from nestmap.search_bench.peers.repair import nearest_row
+from nestmap.search_bench.plots import write_plots
+from nestmap.search_bench.recording import Recording, read_recording, write_recording
+from nestmap.search_bench.replay import Arena, first_at, quality, volume
+from nestmap.search_bench.tables import summaries, table, verdict
+from nestmap.space_bench.cases import ROOT
+from tests.unit.tuning.fakes import TINY, ScriptedDevice, timed
+
+A100 = ROOT / "bench" / "recordings" / "hub_convolution_a100.json.gz"
+POINTS = 24
+
+
+def _answer(number: int, candidate: str) -> Outcome:
+    """Every seventh fails, the others differ; the 11th is the fastest."""
+    return CompileError("no") if number % 7 == 3 else timed(1.0 + (number - 11) ** 2)
+
+
+@pytest.fixture(scope="module")
+def layer() -> Recording:
+    return record_layer(TINY, "partial", ScriptedDevice(_answer), points=POINTS, seconds=1e6)
+
+
+@pytest.fixture(scope="module")
+def arena(layer: Recording) -> Arena:
+    return Arena.of(layer)
+
+
+def test_a_recorded_layer_comes_back_from_its_file(layer: Recording, tmp_path: Path) -> None:
+    path = tmp_path / "layer.json.gz"
+    write_recording(path, layer)
+    again = read_recording(path)
+    assert again.rows == POINTS
+    assert again.failures == dict.fromkeys(range(3, POINTS, 7), "compile-error")
+    assert again.best_ms == again.time_ms[11] == 1.0
+    assert np.array_equal(again.values, layer.values)
+    assert np.array_equal(again.memory_bytes, layer.memory_bytes)
+    assert (again.memory_bytes > 0).all()
+
+
+def test_a_layer_is_recorded_alike_from_the_same_seed(layer: Recording) -> None:
+    def rows(seed: int) -> set[tuple[int, ...]]:
+        device = ScriptedDevice(_answer)
+        found = record_layer(TINY, "partial", device, points=8, seconds=1e6, seed=seed)
+        return set(found.row_of)
+
+    assert rows(0) == set(list(layer.row_of)[:8]) != rows(1)
+
+
+def test_recording_ends_with_its_time() -> None:
+    ticks = iter(range(10_000))
+    device = ScriptedDevice(_answer)
+    found = record_layer(
+        TINY, "partial", device, points=POINTS, seconds=10.0, clock=lambda: float(next(ticks))
+    )
+    assert 1 < found.rows < POINTS
+    with pytest.raises(InputError, match="no candidate was timed"):
+        failing = ScriptedDevice(lambda number, candidate: CompileError("no"))
+        record_layer(TINY, "partial", failing, points=3, seconds=1e6)
+
+
+@pytest.mark.parametrize("search", ["random", "evolution", "model-guided"])
+def test_every_search_of_ours_finds_all_of_a_small_recording_once(
+    arena: Arena, search: str
+) -> None:
+    trace = own_trace(arena, search, 1, 1000)
+    assert sorted(trace.rows) == list(range(POINTS))
+    assert trace == replace(own_trace(arena, search, 1, 1000), seconds=trace.seconds)
+
+
+def test_a_search_of_a_layer_looks_for_the_front_and_knows_a_guess(arena: Arena) -> None:
+    assert isinstance(goal_of(arena), Front)
+    described = arena.describe(arena.recording.values[:5])
+    assert described.guess is not None
+    assert described.columns.shape == (5, 7)
+
+
+def test_a_layer_recorded_under_other_rules_is_refused(layer: Recording) -> None:
+    variables = (("elsewhere", layer.variables[0][1]), *layer.variables[1:])
+    with pytest.raises(InputError, match="other variables; found elsewhere"):
+        Arena.of(replace(layer, variables=variables))
+    document: dict[str, Any] = {**layer.document, "known": [[0.0]]}
+    with pytest.raises(InputError, match="known"):
+        Arena.of(replace(layer, document=document))
+
+
+def test_quality_and_volume_rise_to_one(arena: Arena) -> None:
+    found = quality(arena.recording, [3, 0, 11, 5], 6)
+    assert found.tolist() == [0.0, 1.0 / 122.0, 1.0, 1.0, 1.0, 1.0]
+    assert (first_at(found, 0.95), first_at(found[:2], 0.95)) == (3, None)
+    share = volume(arena, range(POINTS), POINTS)
+    assert (np.diff(share) >= 0).all() and share[-1] == pytest.approx(1.0)
+
+
+def test_kept_runs_give_the_same_curves(arena: Arena, tmp_path: Path) -> None:
+    trace = own_trace(arena, "random", 4, POINTS)
+    run = run_of(arena, OWN, trace)
+    write_runs(tmp_path / "runs.json", [run], {"evaluations": POINTS})
+    (again,) = read_runs(tmp_path / "runs.json").values()
+    assert again == run
+    for front, curve in (
+        (False, quality(arena.recording, trace.rows, POINTS)),
+        (True, volume(arena, trace.rows, POINTS)),
+    ):
+        assert np.array_equal(curve_of(arena, again, POINTS, front=front), curve)
+    (tmp_path / "other.json").write_text('{"schema": "x"}')
+    with pytest.raises(InputError, match="no results"):
+        read_runs(tmp_path / "other.json")
+
+
+def test_tables_and_plots_say_who_reached_what(arena: Arena, tmp_path: Path) -> None:
+    lucky = Trace("tpe", 0, (11, 0, 1), 0.1)
+    late = Trace("model-guided", 0, (0, 1, 11), 0.1)
+    never = Trace("random", 0, (0, 1, 2), 0.1)
+    runs = [
+        run_of(arena, project, trace)
+        for project, trace in (("optuna", lucky), (OWN, late), (OWN, never))
+    ]
+    found = summaries(arena, runs, 25)
+    assert [(s.search, float(s.reached[0])) for s in found] == [
+        ("tpe", 1.0), ("model-guided", 3.0), ("random", np.inf),
+    ]  # fmt: skip
+    lines = table(found, 25).splitlines()
+    assert "never" in lines[-1] and "| 1 (1 to 1) |" in lines[2]
+    assert verdict(found, 25) == [
+        "at 25: 1.000, level with 1.000 (optuna: tpe); means 1.000 and 1.000"
+    ]
+    paths = write_plots(tmp_path, arena, runs, found)
+    assert len(paths) == 3
+    assert all(path.read_text().startswith("<svg") for path in paths)
+
+
+def test_suggestions_of_others_become_the_nearest_rows_that_are_left(layer: Recording) -> None:
+    places = layer.positions[5].tolist()
+    assert nearest_row(layer, places, ()) == 5
+    second = nearest_row(layer, places, {5})
+    away = (layer.positions != layer.positions[5]).sum(axis=1)
+    away[5] = 1000
+    assert second is not None and away[second] == away.min()
+    assert nearest_row(layer, places, range(POINTS)) is None
+
+
+def test_a_published_recording_is_its_whole_space() -> None:
+    arena = Arena.of(read_recording(A100))
+    assert arena.recording.complete
+    assert arena.candidates.listed is not None
+    assert len(arena.candidates.listed) == arena.recording.rows == 4362
