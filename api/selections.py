@@ -6,11 +6,12 @@ from functools import lru_cache
 from typing import Annotated
 
 from fastapi import Query
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from api.problems import ProblemError
 from api.schemas.farm import DeviceId, Label, RunId
 from api.schemas.solving import Hash
+from api.schemas.types import Timestamp
 from db.canonical import canonical_json, content_hash
 from db.farm.selection import Selection
 from mapper.ast_model.codec import program_to_json
@@ -38,8 +39,8 @@ class Filters(BaseModel):
     label: Label | None = Field(default=None, description="Of a run, or of a study without one")
     mode: Annotated[str, StringConstraints(pattern="^(strict|paper)$")] | None = None
     outcome: _Outcome | None = None
-    since: AwareDatetime | None = Field(default=None, description="RFC 3339, with its zone")
-    until: AwareDatetime | None = None
+    since: Timestamp | None = Field(default=None, description="RFC 3339, with its zone")
+    until: Timestamp | None = None
 
     def selection(self) -> Selection:
         """The selection of the store; blocking for a layer. ProblemError 422."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from api.schemas.solving import Strict
-from api.schemas.types import Number, Whole
+from api.schemas.types import Number, Timestamp, Whole
 
 MAX_TRIALS = 100_000
 MAX_MESSAGE = 20_000
@@ -150,7 +150,7 @@ class ResultRequest(Open):
     lease_token: LeaseToken
     outcome: OutcomeBody
     facts: Facts = {}
-    started_at: AwareDatetime | None = None
+    started_at: Timestamp | None = None
     agent_log: Annotated[str, StringConstraints(max_length=MAX_LOG)] = ""
 
 

@@ -42,7 +42,7 @@ def test_figures_are_medians_over_plans_and_a_kernel_gets_its_share():
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["bench", "generation", *arguments])
+    return CliRunner(env={"COLUMNS": "160"}).invoke(app, ["bench", "generation", *arguments])
 
 
 def test_the_command_writes_json_and_a_table(tmp_path: Path):

@@ -15,6 +15,7 @@ from db.engine import address_of, open_engine
 from db.store import Store
 from db.tables import Base
 from mapper.errors import StoreError
+from tests.unit.db.test_migrations import HEAD
 
 
 def scalar(path: Path, sql: str) -> object:
@@ -26,7 +27,7 @@ def test_creates_the_file_and_its_folder(tmp_path: Path):
     path = tmp_path / "new" / "store.db"
     with Store.open(path) as store:
         assert store.studies() == ()
-    assert scalar(path, "SELECT version_num FROM alembic_version") == "0002"
+    assert scalar(path, "SELECT version_num FROM alembic_version") == HEAD
 
 
 def test_opens_again_by_path_text_and_url(tmp_path: Path):

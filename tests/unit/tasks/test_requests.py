@@ -15,6 +15,8 @@ from mapper.pipeline import assignment_from_json, derive_space, generate_kernels
 from mapper.profiles import load_profile
 from mapper.solver.counting import count_assignments, count_mappings
 from mapper.solver.space import check
+from nestmap.answers import checked_facts
+from nestmap.requests import request_about
 from nestmap.subjects import load_subject
 from tests.unit.tasks.child_replies import HIGH_LEVEL, SMALL_SPACE, ask, ask_line, fresh
 
@@ -144,7 +146,10 @@ def test_kernels_are_those_of_the_library(space):
     chosen.pop("number")
     found = ask(kind="kernel", **HIGH_LEVEL, mapping=chosen).end
     subject = load_subject("vgg16/7", "high-level")
-    plan = generate_kernels(subject, assignment_from_json(space, chosen))
+    assignment = assignment_from_json(space, chosen)
+    request = request_about(subject, load_profile("mali-g72"), Mode.STRICT)
+    plan = generate_kernels(subject, assignment, checked_facts(request, assignment))
+    assert "checked: " in plan.source
     assert found["source"] == plan.source
     assert found["memory"] == {"bytes": plan.memory_bytes, "extra_bytes": plan.extra_bytes}
     assert {**found["plan"], "source": plan.source} == plan.to_json()
