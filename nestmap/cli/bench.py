@@ -10,6 +10,7 @@ import typer
 
 from nestmap.cli.bench_completeness import completeness
 from nestmap.cli.bench_cpu import cpu
+from nestmap.cli.bench_farm import farm
 from nestmap.cli.bench_generation import generation
 from nestmap.cli.bench_gpu import gpu
 from nestmap.cli.bench_joint import joint
@@ -33,6 +34,7 @@ app.add_typer(search_app, name="search")
 app.command()(generation)
 app.command()(gpu)
 app.command()(cpu)
+app.command()(farm)
 
 
 @app.callback()

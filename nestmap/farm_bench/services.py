@@ -1,0 +1,102 @@
+"""The service itself as it is started on a host: `nestmap serve` and `nestmap solver-worker`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from db.farm.farm import Farm
+from db.farm.states import Scope
+from mapper.errors import StoreError
+from nestmap.farm_bench.processes import Service
+
+_ANSWER_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where everything of one bench lies and what its services are told."""
+
+    folder: Path
+    store: str
+    broker: str = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of every process; without what the caller's own says about nestmap."""
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith("NESTMAP_")
+        }
+        broker = {"NESTMAP_BROKER": self.broker} if self.broker else {}
+        return {
+            **kept, "NESTMAP_STORE": self.store, "NESTMAP_LOG_LEVEL": "warning", **broker
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A service that answers at ``url``."""
+
+    service: Service
+    url: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        url = httpx.URL(self.url)
+        return url.host, url.port or 80
+
+
+@contextmanager
+def api(host: Host, solvers: int) -> Iterator[Api]:
+    """The API with so many solver processes, from when it is ready."""
+    command = [
+        sys.executable, "-m", "nestmap", "serve", "--no-worker", "--port", "0", "--json",
+        "--solvers", str(solvers),
+    ]  # fmt: skip
+    with Service(
+        "api", command, folder=host.folder, environment=host.environment, pipes=True
+    ) as service:
+        url = ""
+        assert service.process.stdout is not None
+        for line in service.process.stdout:
+            said = json.loads(line)
+            url = said.get("url", url)
+            if said["event"] == "ready":
+                break
+        else:
+            raise StoreError(f"the API ended: {service.said()}")
+        yield Api(service, url)
+
+
+@contextmanager
+def solver_workers(host: Host, count: int) -> Iterator[list[Service]]:
+    """So many solver workers of one process each. They are at work when they are: nobody waits
+    for a worker of a farm."""
+    command = [sys.executable, "-m", "nestmap", "solver-worker", "--processes", "1"]
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                Service(
+                    f"solver-worker-{number}", command, folder=host.folder,
+                    environment=host.environment,
+                )
+            )
+            for number in range(count)
+        ]  # fmt: skip
+
+
+@contextmanager
+def user_client(api: Api, farm: Farm) -> Iterator[httpx.Client]:
+    """Somebody who asks the API."""
+    token = farm.tokens.create(Scope.USER, label="bench farm").text
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=api.url, headers=headers, timeout=_ANSWER_S) as client:
+        yield client
