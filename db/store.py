@@ -134,7 +134,7 @@ class Store:
         }
         with self._transactions.write() as session:
             insert_if_absent(session, StudyRow, {**key, "created_at": self._now()})
-            return _study(session.scalars(select(StudyRow).filter_by(**key)).one())
+            return stored_study(session.scalars(select(StudyRow).filter_by(**key)).one())
 
     def study(self, study_id: int) -> Study:
         """The study of an id."""
@@ -142,12 +142,12 @@ class Store:
             row = session.get(StudyRow, study_id)
             if row is None:
                 raise _absent("study", str(study_id))
-            return _study(row)
+            return stored_study(row)
 
     def studies(self) -> tuple[Study, ...]:
         """All studies, oldest first."""
         with self._transactions.read() as session:
-            return tuple(map(_study, session.scalars(select(StudyRow).order_by(StudyRow.id))))
+            return tuple(map(stored_study, session.scalars(select(StudyRow).order_by(StudyRow.id))))
 
     # Candidates and measurements
 
@@ -253,7 +253,8 @@ def _absent(what: str, found: str) -> InputError:
     return InputError(Problem(what, f"no such {what} in the store", found=found))
 
 
-def _study(row: StudyRow) -> Study:
+def stored_study(row: StudyRow) -> Study:
+    """A row of studies as a value."""
     return Study(
         id=row.id,
         program_hash=row.program_hash,

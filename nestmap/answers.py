@@ -12,10 +12,10 @@ from mapper.constraint_rules.predicate import (
     to_text,
     value_text,
 )
-from mapper.constraint_rules.rule import Constraint, Mode
+from mapper.constraint_rules.rule import Constraint, Mode, RuleOptions
 from mapper.errors import LimitError, Problem, UnsatisfiableError
-from mapper.pipeline import Assignment, Subject, answer_to_json, rule_counts
-from mapper.solver.space import Violation
+from mapper.pipeline import Assignment, Subject, answer_to_json, derive_space, rule_counts
+from mapper.solver.space import Violation, check
 from nestmap.requests import Request
 from nestmap.restrictions import option_name
 
@@ -35,9 +35,10 @@ TABLE_4: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 class EmptySpaceError(UnsatisfiableError):
-    """No mapping is valid, and what cannot hold together is known."""
+    """No mapping is valid, and what cannot hold together is known: ``conflict``, as
+    :func:`conflict_to_json` writes it."""
 
-    def __init__(self, problem: Problem, conflict: Conflict) -> None:
+    def __init__(self, problem: Problem, conflict: dict[str, Any]) -> None:
         super().__init__(problem)
         self.conflict = conflict
 
@@ -50,22 +51,27 @@ def empty_space_error(request: Request, time_limit_s: float | None) -> Unsatisfi
     # Loads the solver, which most commands do not need.
     from mapper.solver.explanation import explain_conflict
 
-    restrictions = request.restrictions
-    problem = Problem(
-        request.subject.label,
-        f"no {request.subject.answer} satisfies the constraints"
-        + (" and the restrictions" * restrictions.narrows),
-        "",
-        "",
-        "fewer restrictions" if restrictions.narrows else "nestmap constraints lists them",
-    )
+    problem = empty_space_problem(request)
     try:
-        conflict = explain_conflict(request.space, restrictions, time_limit_s=time_limit_s)
+        conflict = explain_conflict(request.space, request.restrictions, time_limit_s=time_limit_s)
     except LimitError:
         return UnsatisfiableError(problem)
     if conflict is None:
         raise AssertionError("a space that was found empty has a valid mapping")
-    return EmptySpaceError(problem, conflict)
+    return EmptySpaceError(problem, conflict_to_json(conflict))
+
+
+def empty_space_problem(request: Request) -> Problem:
+    """What is said of a space that is empty under the restrictions."""
+    narrows = request.restrictions.narrows
+    return Problem(
+        request.subject.label,
+        f"no {request.subject.answer} satisfies the constraints"
+        + (" and the restrictions" * narrows),
+        "",
+        "",
+        "fewer restrictions" if narrows else "nestmap constraints lists them",
+    )
 
 
 def constraint_to_json(constraint: Constraint) -> dict[str, Any]:
@@ -150,6 +156,21 @@ def constraint_counts(request: Request) -> dict[str, Any]:
     if request.mode is Mode.PAPER:
         found["table4"] = table_4(counts.constraints)
     return found
+
+
+def checked_facts(request: Request, assignment: Assignment) -> tuple[str, ...]:
+    """What holds of a mapping, by the strict rules, in words; nothing if they do not all hold."""
+    space = request.space
+    if request.mode is Mode.PAPER:
+        space = derive_space(request.subject, Mode.STRICT, request.device, RuleOptions())
+    if check(space, assignment):
+        return ()
+    counts = rule_counts(space, Mode.STRICT).constraints
+    listed = ", ".join(f"{rule} {count}" for rule, count in counts.items())
+    return (
+        f"strict mode, limits of {request.device.name}: {sum(counts.values())} constraints hold",
+        f"by rule: {listed}",
+    )
 
 
 def variable_kind(variable: Variable) -> str:

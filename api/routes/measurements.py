@@ -12,7 +12,7 @@ from starlette.responses import Response
 from api.auth import Access, Role
 from api.caching import CONTENT_CACHING, etag_of, not_modified
 from api.exports import MEDIA_TYPES, ExportFormat, exported
-from api.paging import DEFAULT_PAGE, MAX_PAGE, decode_cursor, encode_cursor
+from api.paging import DEFAULT_PAGE, MAX_PAGE, CursorQuery, Limit, decode_cursor, encode_cursor
 from api.problems import not_found
 from api.routes.runs import RunPath
 from api.routes.subjects import HashPath, IfNoneMatch
@@ -25,6 +25,8 @@ from api.schemas.measurements import (
     MeasurementDocument,
     MeasurementPage,
     Series,
+    StudyDocument,
+    StudyPage,
     VolumeDocument,
 )
 from api.selections import Filters
@@ -70,6 +72,36 @@ async def get_candidate(candidate_id: HashPath, services: ServicesOf) -> Candida
     except InputError:
         raise not_found("candidate", candidate_id) from None
     return CandidateDocument.of(candidate_id, found)
+
+
+@routes.get("/v1/studies", Access.USER, summary="Studies", response_model=StudyPage)
+async def list_studies(
+    services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: CursorQuery = None
+) -> StudyPage:
+    """Oldest first. The variants of a run's layer are studies of their own."""
+    key = decode_cursor("studies", cursor, int)
+    after = 0 if key is None else int(key[0])
+    found = await services.database(services.farm.catalogue.studies, after=after, limit=limit + 1)
+    items, more = found[:limit], len(found) > limit
+    names = await _device_names(services)
+    return StudyPage(
+        items=[StudyDocument.of(study, names.get(study.device_id, "")) for study in items],
+        next=encode_cursor("studies", (items[-1].id,)) if more else None,
+    )
+
+
+@routes.get(
+    "/v1/studies/{study_id}", Access.USER, summary="A study", problems=(404,),
+    response_model=StudyDocument,
+)  # fmt: skip
+async def get_study(study_id: MeasurementPath, services: ServicesOf) -> StudyDocument:
+    """One search for one program on one device."""
+    try:
+        found = await services.database(services.farm.store.study, study_id)
+    except InputError:
+        raise not_found("study", str(study_id)) from None
+    names = await _device_names(services)
+    return StudyDocument.of(found, names.get(found.device_id, ""))
 
 
 @routes.get("/v1/measurements", Access.USER, summary="Measurements", response_model=MeasurementPage)

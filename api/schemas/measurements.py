@@ -11,7 +11,7 @@ from api.schemas.solving import Hash
 from db.codecs import encode_outcome
 from db.farm.fronts import StudiedPoint
 from db.farm.measurements import Improvement, StudiedMeasurement, Volume
-from db.records import CandidateRecord
+from db.records import CandidateRecord, Study
 from mapper.measurement import Timed
 
 
@@ -109,6 +109,42 @@ class MeasurementPage(BaseModel):
     """Measurements in the order in which they were stored, or backwards."""
 
     items: list[MeasurementDocument]
+    next: str | None
+
+
+class StudyDocument(BaseModel):
+    """One search for one program on one state of a device."""
+
+    id: int
+    label: str
+    variant: str
+    mode: str
+    seed: int
+    program: Hash
+    device_id: int = Field(description="The device with one state of its software")
+    device_name: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, study: Study, device_name: str) -> StudyDocument:
+        """The document of a study."""
+        return cls(
+            id=study.id,
+            label=study.label,
+            variant=study.variant,
+            mode=study.mode,
+            seed=study.seed,
+            program=study.program_hash,
+            device_id=study.device_id,
+            device_name=readable(device_name),
+            created_at=study.created_at,
+        )
+
+
+class StudyPage(BaseModel):
+    """Studies, oldest first."""
+
+    items: list[StudyDocument]
     next: str | None
 
 

@@ -113,7 +113,20 @@ class WaterfallQuery(About):
     joint: Flag = Field(default=False, description="Count mappings with parameters and local sizes")
 
 
-class MappingsQuery(RestrictedAbout):
+class ListedAbout(RestrictedAbout):
+    """What is asked about, and what of it is listed."""
+
+    joint: Flag = Field(
+        default=False,
+        description="Every combination of a mapping with parameters and local sizes, not each "
+        "mapping once",
+    )
+    up_to_symmetry: Flag = Field(
+        default=False, description="Of mappings that differ by permuted dimensions, one"
+    )
+
+
+class MappingsQuery(ListedAbout):
     """A page, or a stream, of the valid mappings."""
 
     prefer: Restrictions = Field(
@@ -123,7 +136,7 @@ class MappingsQuery(RestrictedAbout):
     cursor: Cursor | None = Field(default=None, description="`next` of the page before")
 
 
-class StreamQuery(RestrictedAbout):
+class StreamQuery(ListedAbout):
     """All valid mappings, or the first `limit`."""
 
     prefer: Restrictions = []
@@ -214,6 +227,9 @@ class Sample(BaseModel):
     count: int
     of: str
     seed: int
+    not_uniform: str | None = Field(
+        default=None, description="Why they are diverse and not equally likely, where they are"
+    )
 
 
 class Count(BaseModel):

@@ -9,8 +9,9 @@ from sqlalchemy import select
 
 from db.farm.checking import checked_hash, checked_integer, checked_limit, checked_text
 from db.farm.tables import RunArtifactRow, RunRow
-from db.records import CandidateRecord, StoredProgram
-from db.tables import CandidateRow, ProgramRow
+from db.records import CandidateRecord, StoredProgram, Study
+from db.store import stored_study
+from db.tables import CandidateRow, ProgramRow, StudyRow
 from db.transactions import Transactions
 
 MOST_CANDIDATES = 1_000
@@ -37,6 +38,17 @@ class Catalogue:
         with self._transactions.read() as session:
             found = session.scalars(rows)
             return tuple(StoredProgram(row.hash, row.schema, row.json_text) for row in found)
+
+    def studies(self, *, after: int = 0, limit: int = 100) -> tuple[Study, ...]:
+        """Studies by their numbers, which is oldest first, from behind ``after``."""
+        rows = (
+            select(StudyRow)
+            .where(StudyRow.id > checked_integer("after", after))
+            .order_by(StudyRow.id)
+            .limit(checked_limit(limit))
+        )
+        with self._transactions.read() as session:
+            return tuple(map(stored_study, session.scalars(rows)))
 
     def candidates(self, ids: Iterable[str]) -> dict[str, CandidateRecord]:
         """Those of these candidates that are stored, by id; at most 1,000 of them."""

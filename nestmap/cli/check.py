@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import LimitError
-from mapper.pipeline import Assignment
+from mapper.pipeline import Assignment, answer_to_json
 from mapper.solver.restrictions import Restrictions
 from mapper.tuning_space.configuration import configuration_from_json
 from nestmap.answers import (
     EmptySpaceError,
     assumed_to_json,
-    conflict_to_json,
+    empty_space_problem,
     nearest_to_json,
     violation_to_json,
 )
 from nestmap.cli.exit_codes import ExitCode
-from nestmap.cli.explanations import explained, maps_text, write_conflict, write_nearest
-from nestmap.cli.output import Progress, note, write_json, write_table, write_text
+from nestmap.cli.explanations import explained, write_conflict, write_nearest, write_reasons
+from nestmap.cli.output import Progress, note, write_json, write_text
+from nestmap.cli.remote import (
+    TokenFileOption,
+    UrlOption,
+    asking,
+    question_of,
+    service_at,
+    subject_of,
+)
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
@@ -41,6 +50,10 @@ from nestmap.mappings import Given, Verdict, judge, read_mapping
 from nestmap.requests import Request
 from nestmap.restrictions import read_restrictions
 from nestmap.subjects import read_bounded
+
+if TYPE_CHECKING:
+    from nestmap.client import Client
+    from nestmap.client.calls import CheckQuestion
 
 
 def check(
@@ -64,6 +77,8 @@ def check(
     mode: ModeOption = Mode.STRICT,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Say whether a mapping is valid, and if not (exit code 1) why, and what to change.
@@ -75,23 +90,80 @@ def check(
     restrictions = read_restrictions(request.space, pin or (), forbid or ())
     request = replace(request, restrictions=restrictions)
     given = read_file(request, mapping)
-    verdict = _judged(request, given, time_limit)
-    if not json_output:
-        _write_verdict(request, verdict)
-    # The keys are there where something was looked for, found or not.
-    more: dict[str, Any] = {}
-    if verdict.guessed:
-        more |= _completion_conflict(request, given.assignment, time_limit, json_output)
-    if nearest and not verdict.valid:
-        more |= _nearest(request, given.assignment, time_limit, json_output)
+    if (service := service_at(url, token_file)) is None:
+        parts = _found_here(request, given, nearest, time_limit)
+    else:
+        with service:
+            parts = _found_there(service, request, given, nearest, time_limit, pin, forbid)
+    # Each part is written as soon as it is found; the keys are there where something was looked
+    # for, found or not.
+    found: dict[str, Any] = {}
+    for part in parts:
+        found |= part
+        if not json_output:
+            _write_part(request, part)
     if json_output:
-        violations = [violation_to_json(violation) for violation in verdict.violations]
+        first = {name: found.pop(name) for name in ("valid", "violations", "assumed")}
         write_json(
-            {"valid": verdict.valid, "mode": mode.value, "violations": violations,
-             "assumed": assumed_to_json(request.subject, verdict.assumed), **more}
+            {"valid": first["valid"], "mode": mode.value, "violations": first["violations"],
+             "assumed": first["assumed"], **found}
         )  # fmt: skip
-    if not verdict.valid:
+        found |= first
+    if not found["valid"]:
         raise typer.Exit(ExitCode.NEGATIVE)
+
+
+def _found_here(
+    request: Request, given: Given, nearest: bool, time_limit: float
+) -> Iterator[dict[str, Any]]:
+    """The parts of the answer, in the words of the API, one after the other."""
+    verdict = _judged(request, given, time_limit)
+    yield {
+        "valid": verdict.valid,
+        "violations": [violation_to_json(violation) for violation in verdict.violations],
+        "assumed": assumed_to_json(request.subject, verdict.assumed),
+    }
+    if verdict.guessed:
+        pinned = replace(request, restrictions=Restrictions(given.assignment))
+        error = explained(pinned, seconds_or_none(time_limit))
+        conflict = error.conflict if isinstance(error, EmptySpaceError) else None
+        yield {"completion_conflict": conflict}
+    if nearest and not verdict.valid:
+        yield _nearest(request, given.assignment, time_limit)
+
+
+def _found_there(
+    service: Client,
+    request: Request,
+    given: Given,
+    nearest: bool,
+    time_limit: float,
+    pin: list[str] | None,
+    forbid: list[str] | None,
+) -> list[dict[str, Any]]:
+    """The same parts from a service."""
+    question: CheckQuestion = {
+        **question_of(request, time_limit),
+        "nearest": nearest,
+        "pin": pin or (),
+        "forbid": forbid or (),
+    }
+    mapping = answer_to_json(request.subject, given.assignment)
+    with Progress("checking"), asking(request):
+        verdict = service.check(subject_of(request), mapping, **question)
+    parts: list[dict[str, Any]] = [
+        {name: verdict[name] for name in ("valid", "violations", "assumed")}
+    ]
+    if "completion_conflict" in verdict:
+        parts.append({"completion_conflict": verdict["completion_conflict"]})
+    if nearest and not verdict["valid"]:
+        part: dict[str, Any] = {"nearest": verdict.get("nearest")}
+        if limit := verdict.get("nearest_limit"):
+            note(limit)
+        elif part["nearest"] is None:
+            part["conflict"] = verdict.get("conflict")
+        parts.append(part)
+    return parts
 
 
 def judge_file(request: Request, name: str, time_limit: float) -> Verdict:
@@ -118,37 +190,35 @@ def _judged(request: Request, given: Given, time_limit: float) -> Verdict:
         return judge(request.space, given.assignment, seconds_or_none(time_limit))
 
 
-def _write_verdict(request: Request, verdict: Verdict) -> None:
-    count = len(verdict.violations)
-    write_text("valid" if verdict.valid else f"invalid: {count} violation{'s' * (count != 1)}")
-    for what, values in assumed_to_json(request.subject, verdict.assumed).items():
+def _write_part(request: Request, part: Mapping[str, Any]) -> None:
+    """One part of the answer as text."""
+    if "valid" in part:
+        _write_verdict(part)
+    if part.get("completion_conflict") is not None:
+        write_text("other tuning parameters and local sizes break something else:")
+        write_conflict(part["completion_conflict"])
+    if part.get("nearest") is not None:
+        write_nearest(request.subject.answer, part["nearest"])
+    if "conflict" in part:
+        write_text(empty_space_problem(request).message)
+        if part["conflict"] is not None:
+            write_conflict(part["conflict"])
+
+
+def _write_verdict(verdict: Mapping[str, Any]) -> None:
+    violations = verdict["violations"]
+    count = len(violations)
+    write_text("valid" if verdict["valid"] else f"invalid: {count} violation{'s' * (count != 1)}")
+    for what, values in verdict["assumed"].items():
         chosen = ", ".join(f"{name}={value}" for name, value in values.items())
         if chosen:
             write_text(f"assumed {what.replace('_', ' ')}: {chosen}")
-    if verdict.violations:
-        rows = ((v.rule, maps_text(v.maps), v.buffer or "", v.sentence, v.remedy)
-                for v in verdict.violations)  # fmt: skip
-        write_table(("rule", "maps", "buffer", "why", "remedy"), rows)
+    if violations:
+        write_reasons(violations)
 
 
-def _completion_conflict(
-    request: Request, given: Assignment, time_limit: float, json_output: bool
-) -> dict[str, Any]:
-    """Why no tuning parameters and local sizes go with what is given."""
-    request = replace(request, restrictions=Restrictions(given))
-    error = explained(request, seconds_or_none(time_limit))
-    if not isinstance(error, EmptySpaceError):
-        return {"completion_conflict": None}
-    if not json_output:
-        write_text("other tuning parameters and local sizes break something else:")
-        write_conflict(error.conflict)
-    return {"completion_conflict": conflict_to_json(error.conflict)}
-
-
-def _nearest(
-    request: Request, given: Assignment, time_limit: float, json_output: bool
-) -> dict[str, Any]:
-    """The nearest valid mapping, or why there is none: written as text, given back as JSON."""
+def _nearest(request: Request, given: Assignment, time_limit: float) -> dict[str, Any]:
+    """The nearest valid mapping, or why there is none."""
     # Loads the solver, which most checks do not need.
     from mapper.solver.nearest import nearest
 
@@ -160,14 +230,7 @@ def _nearest(
         note(str(error.problems[0]))
         return {"nearest": None}
     if found is not None:
-        if not json_output:
-            write_nearest(request.subject, found)
         return {"nearest": nearest_to_json(request.subject, found)}
     error = explained(request, limit_s)
-    if not json_output:
-        write_text(error.problems[0].message)
-    if not isinstance(error, EmptySpaceError):
-        return {"nearest": None}
-    if not json_output:
-        write_conflict(error.conflict)
-    return {"nearest": None, "conflict": conflict_to_json(error.conflict)}
+    conflict = error.conflict if isinstance(error, EmptySpaceError) else None
+    return {"nearest": None, "conflict": conflict}

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
-from mapper.constraint_rules.predicate import to_text
 from mapper.constraint_rules.rule import Mode
-from mapper.pipeline import rule_counts
-from nestmap.answers import constraint_to_json
+from nestmap.answers import constraint_counts, constraint_to_json
 from nestmap.cli.output import write_json, write_table
+from nestmap.cli.remote import (
+    TokenFileOption,
+    UrlOption,
+    asking,
+    question_of,
+    service_at,
+    subject_of,
+)
 from nestmap.cli.request import (
     DeviceOption,
     JsonOption,
@@ -29,25 +37,34 @@ def constraints(
     mode: ModeOption = Mode.STRICT,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """List every constraint that a mapping must satisfy, rule by rule."""
     del seed  # every command has it; nothing here is random
     request = prepare(x, variant, mode, device)
+    listed: Sequence[Mapping[str, Any]]
+    if (service := service_at(url, token_file)) is None:
+        listed = [constraint_to_json(constraint) for constraint in request.space.constraints]
+        counts = constraint_counts(request)
+    else:
+        with service, asking(request):
+            found = service.constraints(subject_of(request), **question_of(request, 0))
+        listed, counts = found["constraints"], found["counts"]
     if json_output:
-        for constraint in request.space.constraints:
-            write_json(constraint_to_json(constraint))
+        for constraint in listed:
+            write_json(constraint)
         return
-    for rule, group in groupby(request.space.constraints, key=lambda constraint: constraint.rule):
+    for rule, group in groupby(listed, key=lambda constraint: constraint["rule"]):
         instances = list(group)
-        rows = ((c.id, _shortened(to_text(c.predicate)), c.sentence) for c in instances)
-        title = f"{rule} ({instances[0].provenance}): {len(instances)}"
+        rows = ((c["id"], _shortened(c["predicate"]), c["sentence"]) for c in instances)
+        title = f"{rule} ({instances[0]['provenance']}): {len(instances)}"
         write_table(("id", "predicate", "why"), rows, title)
-    counts = rule_counts(request.space, request.mode)
     rows = [
-        *counts.constraints.items(),
-        ("all but preferences", sum(counts.constraints.values())),
-        *counts.preferences.items(),
+        *counts["constraints"].items(),
+        ("all but preferences", sum(counts["constraints"].values())),
+        *counts["preferences"].items(),
     ]
     write_table(("rule", "constraints"), rows, right=("constraints",))
 

@@ -1,4 +1,4 @@
-"""How ``nestmap solve --count`` counts, and what it says."""
+"""What ``nestmap solve --count`` says."""
 
 from __future__ import annotations
 
@@ -7,44 +7,25 @@ from math import prod
 import typer
 
 from mapper.constraint_rules.rule import Mode
-from mapper.solver.limits import Watch
-from mapper.solver.space import Space
 from nestmap.answers import constraint_counts
 from nestmap.cli.exit_codes import ExitCode
-from nestmap.cli.output import Progress, note, write_json, write_table, write_text
+from nestmap.cli.output import note, write_json, write_table, write_text
+from nestmap.cli.solving import Counted
 from nestmap.requests import Request
 
 
 def write_count(
-    request: Request,
-    space: Space,
-    watch: Watch,
-    json_output: bool,
-    *,
-    joint: bool,
-    stratify: bool,
+    request: Request, found: Counted, time_limit_s: float | None, json_output: bool, joint: bool
 ) -> None:
-    """Count the space and write the number; exit code LIMIT if time did not suffice.
-
-    ``joint`` counts assignments of codes, parameters and sizes instead of mappings; ``stratify``
-    adds the number for each set of dimensions.
-    """
-    # Loads the solver: half a second that --help and usage errors should not take.
-    from nestmap.finding import counted, counted_by_strata
-
-    with Progress("counting"):
-        number, complete = counted(space, joint, watch)
-        strata: dict[str, int] | None = None
-        if stratify and complete:
-            strata = dict(counted_by_strata(space, joint, watch))
+    """Write a number of mappings, or of assignments (``joint``), of everything that a request
+    is about; exit code LIMIT if time did not suffice."""
     if request.subject.tuning_space is not None:
-        _write_configurations(request, number, complete, json_output)
+        _write_configurations(request, found.number, found.complete, json_output)
     else:
-        _write_mappings(request, number, complete, strata, joint, json_output)
-    if not complete:
-        note(
-            f"not everything was counted within {watch.limits.time_s:g} s: --time-limit gives more"
-        )
+        _write_mappings(request, found.number, found.complete, found.strata, joint, json_output)
+    if not found.complete:
+        within = "" if time_limit_s is None else f" within {time_limit_s:g} s"
+        note(f"not everything was counted{within}: --time-limit gives more")
         raise typer.Exit(ExitCode.LIMIT)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from mapper.errors import DeviceError, LimitError, NestmapError, StoreError, UnsatisfiableError
+from nestmap.client.errors import ServiceError
 
 
 class ExitCode(IntEnum):
@@ -16,6 +17,7 @@ class ExitCode(IntEnum):
     DEVICE = 3
     STORE = 4
     LIMIT = 5
+    SERVICE = 6
     UNEXPECTED = 70
     INTERRUPTED = 130
 
@@ -29,6 +31,8 @@ def exit_code_of(error: NestmapError) -> ExitCode:
             return ExitCode.STORE
         case UnsatisfiableError() | LimitError():
             return ExitCode.LIMIT
+        case ServiceError():
+            return ExitCode.SERVICE
         case _:
             return ExitCode.BAD_INPUT
 
@@ -42,5 +46,7 @@ def kind_of_error(error: NestmapError) -> str:
             return "store"
         case ExitCode.LIMIT:
             return "unsatisfiable" if isinstance(error, UnsatisfiableError) else "limit"
+        case ExitCode.SERVICE:
+            return "service"
         case _:
             return "input"

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from mapper.errors import NestmapError, Problem
-from nestmap.answers import EmptySpaceError, conflict_to_json
+from nestmap.answers import EmptySpaceError
 from nestmap.cli.exit_codes import ExitCode, exit_code_of, kind_of_error
 from nestmap.cli.explanations import write_conflict
 from nestmap.cli.output import write_problems
@@ -74,7 +74,7 @@ class NestmapGroup(TyperGroup):
 def _more(error: NestmapError) -> dict[str, object]:
     """What the JSON of an error has beside its problems."""
     if isinstance(error, EmptySpaceError):
-        return {"conflict": conflict_to_json(error.conflict)}
+        return {"conflict": error.conflict}
     return {}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -13,15 +14,16 @@ from mapper.errors import InputError, Problem, UnsatisfiableError
 from mapper.host_plan import HostPlan
 from mapper.pipeline import (
     Assignment,
+    answer_to_json,
     assignment_to_json,
     generate_kernels,
 )
 from mapper.solver.restrictions import narrowed
-from nestmap.answers import violation_to_json
-from nestmap.cli.check import judge_file
+from nestmap.answers import checked_facts, violation_to_json
+from nestmap.cli.check import judge_file, read_file
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.explanations import explained
-from nestmap.cli.kernel_explanation import checked_facts, write_explanation
+from nestmap.cli.kernel_explanation import write_explanation
 from nestmap.cli.output import (
     Progress,
     mapping_fields,
@@ -32,6 +34,16 @@ from nestmap.cli.output import (
     write_text,
 )
 from nestmap.cli.recorded import best_recorded
+from nestmap.cli.remote import (
+    TokenFileOption,
+    UrlOption,
+    asking,
+    question_of,
+    refuse_remote,
+    service_at,
+    subject_of,
+)
+from nestmap.cli.remote_solving import assignment_of
 from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
@@ -48,9 +60,14 @@ from nestmap.cli.request import (
     prepare,
     seconds_or_none,
 )
+from nestmap.client.errors import ServiceError, bad_answer
 from nestmap.device_limits import DEFAULT_DEVICE
-from nestmap.mappings import Verdict
+from nestmap.requests import request_about
 from nestmap.restrictions import read_restrictions
+
+if TYPE_CHECKING:
+    from nestmap.client import Client
+    from nestmap.client.calls import KernelQuestion
 
 
 def kernel(
@@ -89,6 +106,8 @@ def kernel(
     mode: ModeOption = Mode.STRICT,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Print the OpenCL kernels of a mapping, and what the host does to run them."""
@@ -101,16 +120,35 @@ def kernel(
         raise InputError(Problem("", message, mapping))
     if best and (mapping is not None or sample or pin or forbid or prefer):
         raise InputError(Problem("--best", "the records say which mapping, so none can be chosen"))
+    service = service_at(url, token_file)
     if best:
+        if service is not None:
+            refuse_remote(best=best)
         if mode is Mode.PAPER:
             raise InputError(Problem("--best", "records are of the strict mode", mode.value))
         request, assignment = best_recorded(x, variant, device)
-        _show(request, assignment, out, plan, explain, json_output)
+        _show(request, assignment, _printed(request, assignment), out, plan, explain, json_output)
         return
     request = prepare(x, variant, mode, device)
     request.subject.require_program()
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
     request = replace(request, restrictions=restrictions)
+    if service is not None:
+        wanted: KernelQuestion = {
+            **question_of(request, time_limit),
+            "pin": pin or (),
+            "forbid": forbid or (),
+            "prefer": prefer or (),
+        }
+        if mapping is None:
+            wanted["seed"] = seed
+        else:
+            given = read_file(request, mapping)
+            wanted["mapping"] = answer_to_json(request.subject, given.assignment)
+        with service:
+            assignment, printed = _from_service(service, request, wanted, json_output)
+        _show(request, assignment, printed, out, plan, explain, json_output)
+        return
     if mapping is None and prefer:
         assignment = _preferred(request, time_limit)
     elif mapping is None:
@@ -118,7 +156,7 @@ def kernel(
     else:
         verdict = judge_file(request, mapping, time_limit)
         if not verdict.valid:
-            _refuse(verdict, json_output)
+            _refuse([violation_to_json(v) for v in verdict.violations], json_output)
         if verdict.assumed:
             assumed = assignment_to_json(verdict.assumed)
             del assumed["mapping"]
@@ -126,18 +164,50 @@ def kernel(
         assignment = verdict.assignment
     if request.mode is Mode.PAPER:
         assignment = _with_values(request, assignment)
-    _show(request, assignment, out, plan, explain, json_output)
+    _show(request, assignment, _printed(request, assignment), out, plan, explain, json_output)
+
+
+def _printed(request: Request, assignment: Assignment) -> HostPlan:
+    return generate_kernels(request.subject, assignment, checked_facts(request, assignment))
+
+
+def _from_service(
+    service: Client, request: Request, wanted: KernelQuestion, json_output: bool
+) -> tuple[Assignment, HostPlan]:
+    """What a service chose and printed."""
+    from nestmap.client.documents import ViolationDocument
+    from nestmap.client.replies import checked
+
+    try:
+        with Progress("printing"), asking(request):
+            found = service.kernel(subject_of(request), **wanted)
+    except ServiceError as error:
+        if error.kind == "invalid-mapping":
+            listed = checked(list[ViolationDocument], error.more.get("violations"))
+            _refuse(listed, json_output)
+        raise
+    assumed = {name: value for name, value in found["assumed"].items() if value}
+    if assumed:
+        note(f"assumed {mapping_fields(assumed)}")
+    try:
+        plan = HostPlan.from_json({**found["plan"], "source": found["source"]})
+    except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
+        raise bad_answer("the host plan is not one that is known here", str(error)) from None
+    if request.mode is Mode.PAPER:
+        # Parameters and local sizes are chosen under the strict rules.
+        request = request_about(request.subject, request.device, Mode.STRICT)
+    return assignment_of(request, found["choices"]), plan
 
 
 def _show(
     request: Request,
     assignment: Assignment,
+    host_plan: HostPlan,
     out: Path | None,
     plan: bool,
     explain: bool,
     json_output: bool,
 ) -> None:
-    host_plan = generate_kernels(request.subject, assignment, checked_facts(request, assignment))
     if out is not None:
         _write_file(out, host_plan.source)
     if explain:
@@ -184,14 +254,12 @@ def _with_values(request: Request, codes: Assignment) -> Assignment:
         return with_values(request, codes)
 
 
-def _refuse(verdict: Verdict, json_output: bool) -> None:
+def _refuse(violations: Sequence[Mapping[str, Any]], json_output: bool) -> NoReturn:
     if json_output:
-        write_json(
-            {"valid": False, "violations": [violation_to_json(v) for v in verdict.violations]}
-        )
+        write_json({"valid": False, "violations": violations})
     write_problems(
         "invalid-mapping",
-        [Problem(v.constraint, v.sentence, remedy=v.remedy) for v in verdict.violations],
+        [Problem(v["constraint"] or "", v["sentence"], remedy=v["remedy"]) for v in violations],
         json_output,
     )
     raise typer.Exit(ExitCode.NEGATIVE)

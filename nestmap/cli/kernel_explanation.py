@@ -7,17 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from mapper.ast_model.text_form import to_text
-from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.kernel_gen.explanation import ExplainedBuffer, ExplainedKernel, explain
 from mapper.pipeline import (
     Assignment,
     assignment_to_json,
     choices_of,
-    derive_space,
     origin_of,
-    rule_counts,
 )
-from mapper.solver.space import check
 from nestmap.cli.drawing import MAX_INDENT
 from nestmap.cli.output import mapping_fields, write_json, write_table, write_text
 from nestmap.requests import Request
@@ -39,21 +35,6 @@ def write_explanation(request: Request, assignment: Assignment, as_json: bool) -
         write_text(f"parameters: {mapping_fields(choices.parameters)}")
     for kernel in kernels:
         _write_kernel(kernel)
-
-
-def checked_facts(request: Request, assignment: Assignment) -> tuple[str, ...]:
-    """What holds of a mapping, by the strict rules, in words; nothing if they do not all hold."""
-    space = request.space
-    if request.mode is Mode.PAPER:
-        space = derive_space(request.subject, Mode.STRICT, request.device, RuleOptions())
-    if check(space, assignment):
-        return ()
-    counts = rule_counts(space, Mode.STRICT).constraints
-    listed = ", ".join(f"{rule} {count}" for rule, count in counts.items())
-    return (
-        f"strict mode, limits of {request.device.name}: {sum(counts.values())} constraints hold",
-        f"by rule: {listed}",
-    )
 
 
 def explanation_to_json(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
 from typing import Annotated
 
 import typer
@@ -14,11 +14,10 @@ from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Assignment, answer_to_json
 from mapper.solver.limits import Watch
 from mapper.solver.restrictions import narrowed
-from mapper.solver.space import Space
 from nestmap.cli.counts import write_count
 from nestmap.cli.drawing import write_mapping
-from nestmap.cli.explanations import explained
 from nestmap.cli.output import Progress, note, write_json
+from nestmap.cli.remote import TokenFileOption, UrlOption, refuse_remote, service_at
 from nestmap.cli.request import (
     DEFAULT_MEMORY_LIMIT_MIB,
     DEFAULT_TIME_LIMIT_S,
@@ -35,7 +34,9 @@ from nestmap.cli.request import (
     XArgument,
     limits_of,
     prepare,
+    seconds_or_none,
 )
+from nestmap.cli.solving import Here, Source
 from nestmap.device_limits import DEFAULT_DEVICE
 from nestmap.requests import Request
 from nestmap.restrictions import read_restrictions
@@ -85,6 +86,8 @@ def solve(
     mode: ModeOption = Mode.STRICT,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Find valid mappings: enumerate them, draw some at random, or count them all."""
@@ -107,27 +110,38 @@ def solve(
     if (stratify or up_to_symmetry) and not request.subject.nests:
         option = "--stratify" if stratify else "--up-to-symmetry"
         raise InputError(Problem(option, "a tuning space has no dimensions"))
-    if up_to_symmetry:
-        from nestmap.finding import without_symmetric
+    with ExitStack() as stack:
+        if (service := service_at(url, token_file)) is None:
+            if up_to_symmetry:
+                from nestmap.finding import without_symmetric
 
-        request = replace(request, space=without_symmetric(request, request.space))
-    request = replace(request, restrictions=restrictions)
-    space = narrowed(request.space, restrictions)
-    watch = Watch(limits_of(time_limit, memory_limit))
-    if count:
-        write_count(whole, space, watch, json_output, joint=joint, stratify=stratify)
-    elif sample is not None:
-        draw = _stratified if stratify else _sampled
-        _write(request, draw(request, space, sample, seed, watch, joint), json_output)
-    else:
-        # Tables are read by people, lines of JSON by programs, which want all of them.
-        most = (0 if json_output else DEFAULT_LIMIT) if limit is None else limit
-        if prefer:
-            _enumerate_preferred(request, most or None, watch, json_output)
-        elif request.is_tree or request.subject.tuning_space is not None:
-            _enumerate_mappings(request, space, most or None, watch, json_output)
+                request = replace(request, space=without_symmetric(request, request.space))
+            request = replace(request, restrictions=restrictions)
+            space = narrowed(request.space, restrictions)
+            source: Source = Here(request, space, Watch(limits_of(time_limit, memory_limit)))
         else:
-            _enumerate(request, space, most or None, watch, seed, json_output)
+            from nestmap.cli.remote_solving import There
+
+            refuse_remote(
+                memory_limit=None if memory_limit == DEFAULT_MEMORY_LIMIT_MIB else memory_limit
+            )
+            stack.enter_context(service)
+            request = replace(request, restrictions=restrictions)
+            source = There(
+                service, request, time_limit, pin or (), forbid or (), prefer or (), up_to_symmetry
+            )
+        if count:
+            with Progress("counting"):
+                counted = source.count(joint, stratify)
+            write_count(whole, counted, seconds_or_none(time_limit), json_output, joint)
+        elif sample is not None:
+            _write(request, source.sample(sample, seed, joint, stratify), json_output)
+        else:
+            # Tables are read by people, lines of JSON by programs, which want all of them.
+            most = (0 if json_output else DEFAULT_LIMIT) if limit is None else limit
+            number = _write(request, source.enumerate(most or None, seed), json_output)
+            if source.complete is False:
+                _report_end(request, number, most or None, time_limit)
 
 
 def _write(request: Request, found: Iterator[Assignment], json_output: bool) -> int:
@@ -151,114 +165,14 @@ def _score(request: Request, assignment: Assignment) -> str:
     return f", preferences met {request.restrictions.score(assignment)}"
 
 
-def _enumerate(
-    request: Request,
-    space: Space,
-    limit: int | None,
-    watch: Watch,
-    seed: int,
-    json_output: bool,
-) -> None:
-    # Loads the solver: half a second that --help and usage errors should not take.
-    from mapper.solver.enumeration import enumerate_assignments
-
-    try:
-        found = enumerate_assignments(
-            space,
-            request.restrictions.pins,
-            limit=limit,
-            time_limit_s=watch.left_s,
-            memory_bytes=watch.limits.memory_bytes,
-        )
-    except LimitError as error:
-        if limit is None or watch.left_s == 0:
-            raise
-        # Some spaces are too large for one model. Draws fix the parameters first.
-        note(f"too large to enumerate, so these are drawn at random ({error.problems[0].message})")
-        _write(request, _sampled(request, space, limit, seed, watch, False), json_output)
-        return
-    with found:
-        number = _write(request, found, json_output)
-    _report_end(request, number, limit, found.complete is True, watch)
-
-
-def _enumerate_mappings(
-    request: Request, space: Space, limit: int | None, watch: Watch, json_output: bool
-) -> None:
-    """A bare nest tree: mappings, each once, whatever local sizes go with it."""
-    from mapper.solver.counting import Mappings
-
-    pins = request.restrictions.pins
-    mappings = Mappings(space, pins, watch=watch)
-    # One more than wanted is looked for, to know whether there are more.
-    found = iter(mappings)
-    number = _write(request, islice(found, limit), json_output)
-    more = limit is not None and number == limit and next(found, None) is not None
-    complete = not more and (mappings.complete or (limit is not None and number == limit))
-    _report_end(request, number, limit, complete, watch)
-
-
-def _enumerate_preferred(
-    request: Request, limit: int | None, watch: Watch, json_output: bool
-) -> None:
-    """Everything by descending preference."""
-    from nestmap.finding import by_preference
-
-    found = by_preference(request, watch)
-    number = _write(request, islice(found, limit), json_output)
-    complete = limit is None or number < limit or next(found, None) is None
-    _report_end(request, number, limit, complete, watch)
-
-
-def _report_end(
-    request: Request, number: int, limit: int | None, complete: bool, watch: Watch
-) -> None:
-    if complete:
-        if number == 0:
-            raise explained(request, watch.limits.time_s)
-        return
+def _report_end(request: Request, number: int, limit: int | None, time_limit: float) -> None:
+    """Say why these were not all."""
     if limit is not None and number >= limit:
         note(f"there are more than these {number}: --limit 0 writes all, --count counts them")
         return
-    raise _out_of_time(request, number, watch)
-
-
-def _out_of_time(request: Request, number: int, watch: Watch) -> LimitError:
-    return LimitError(
+    raise LimitError(
         Problem(
             "", f"the time limit was reached before all {request.subject.answer}s were found",
-            f"{number} in {watch.limits.time_s:g} s", "", "--time-limit",
+            f"{number} in {time_limit:g} s", "", "--time-limit",
         )
     )  # fmt: skip
-
-
-def _sampled(
-    request: Request, space: Space, number: int, seed: int, watch: Watch, joint: bool
-) -> Iterator[Assignment]:
-    from nestmap.finding import drawn
-
-    given = 0
-    for assignment in drawn(request, space, number, seed, joint, watch, _note_diverse):
-        yield assignment
-        given += 1
-    if given < number:
-        note(f"there are no more than these {given}")
-
-
-def _stratified(
-    request: Request, space: Space, number: int, seed: int, watch: Watch, joint: bool
-) -> Iterator[Assignment]:
-    """As many from each stratum as from the next, as far as they have as many."""
-    from nestmap.finding import drawn_by_strata
-
-    given = 0
-    for assignment in drawn_by_strata(request, space, number, seed, joint, watch, _note_diverse):
-        yield assignment
-        given += 1
-    if given < number:
-        note(f"these are {given}: some sets of dimensions have no more")
-
-
-def _note_diverse(error: LimitError) -> None:
-    problem = error.problems[0]
-    note(f"too large for uniform samples, so these are diverse and not uniform ({problem})")

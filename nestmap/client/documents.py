@@ -25,11 +25,18 @@ class ConstraintDocument(TypedDict):
     remedy: str
 
 
+class ConstraintCounts(TypedDict):
+    """How many instances of each rule there are, preferences apart."""
+
+    constraints: dict[str, int]
+    preferences: dict[str, int]
+
+
 class ConstraintList(TypedDict):
     """Every constraint of a space, and how many there are by rule."""
 
     constraints: list[ConstraintDocument]
-    counts: dict[str, Any]
+    counts: ConstraintCounts
 
 
 #: ``mapping`` (map to code), ``parameters``, ``local_sizes``; of a tuning space its parameters.
@@ -116,21 +123,55 @@ class ViolationDocument(TypedDict):
     constraint: str | None
 
 
+class ConflictPart(TypedDict):
+    """A constraint, restriction or domain of a conflict."""
+
+    kind: str
+    rule: str
+    maps: list[str | int]
+    buffer: str | None
+    sentence: str
+    remedy: str
+
+
+class ConflictParts(TypedDict):
+    """What cannot hold together; ``minimal``: without any one of the parts the others can."""
+
+    minimal: bool
+    parts: list[ConflictPart]
+
+
+Change = TypedDict(
+    "Change",
+    {"what": str, "name": str, "from": int | str, "to": int | str, "sentence": str},
+)
+
+
+class Nearest(TypedDict):
+    """The valid mapping with the fewest changes; ``proven``: fewer would not do."""
+
+    assignment: dict[str, Any]
+    proven: bool
+    changes: list[Change]
+
+
 class Verdict(TypedDict):
     """Whether a mapping is valid, what it breaks, and the nearest one that is."""
 
     valid: bool
     violations: list[ViolationDocument]
     assumed: dict[str, Any]
-    nearest: NotRequired[dict[str, Any] | None]
-    conflict: NotRequired[dict[str, Any] | None]
+    nearest: NotRequired[Nearest | None]
+    nearest_limit: NotRequired[str | None]
+    conflict: NotRequired[ConflictParts | None]
+    completion_conflict: NotRequired[ConflictParts | None]
 
 
 class Conflict(TypedDict):
     """Whether nothing is left, and what cannot hold together."""
 
     empty: bool
-    conflict: dict[str, Any] | None
+    conflict: ConflictParts | None
 
 
 class KernelDocument(TypedDict):

@@ -9,8 +9,9 @@ from typing import Any
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import Problem
 from mapper.pipeline import Assignment, assignment_to_json, generate_kernels
-from nestmap.answers import violation_to_json
-from nestmap.finding import by_preference, drawn, with_values
+from mapper.solver.preferences import best
+from nestmap.answers import checked_facts, empty_space_error, violation_to_json
+from nestmap.finding import drawn, with_values
 from nestmap.mappings import judge
 from nestmap.requests import Request
 from nestmap.tasks.context import Context
@@ -47,7 +48,7 @@ def kernel(envelope: Envelope, context: Context, replies: Replies) -> None:
         assumed = assignment_to_json(verdict.assumed)
         assumed.pop("mapping")
     elif restrictions.prefers:
-        assignment = next(by_preference(request, context.watch))
+        assignment = _preferred(request, context)
     else:
         assignment = next(drawn(request, part.space, 1, seed, False, context.watch))
     if request.mode is Mode.PAPER:
@@ -55,9 +56,21 @@ def kernel(envelope: Envelope, context: Context, replies: Replies) -> None:
     replies.end(kernel_json(request, assignment) | {"assumed": assumed})
 
 
+def _preferred(request: Request, context: Context) -> Assignment:
+    """The mapping that meets the preferences best, as far as the time sufficed."""
+    found = best(
+        request.space, request.restrictions,
+        time_limit_s=context.watch.left_s, cancelled=context.watch.cancelled,
+    )  # fmt: skip
+    if found is None:
+        raise empty_space_error(request, context.watch.left_s)
+    return dict(found.assignment)
+
+
 def kernel_json(request: Request, assignment: Assignment) -> dict[str, Any]:
     """Source, host plan without it, memory and header facts of an assignment."""
-    plan = generate_kernels(request.subject, assignment)
+    facts = checked_facts(request, assignment)
+    plan = generate_kernels(request.subject, assignment, facts)
     plan_json = plan.to_json()
     source = plan_json.pop("source")
     chosen = assignment_to_json(assignment)

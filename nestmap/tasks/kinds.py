@@ -272,10 +272,16 @@ def sample(envelope: Envelope, context: Context, replies: Replies) -> None:
     refuse_large_model(part.space, context.limits)
     draw = drawn_by_strata if stratify else drawn
     given = 0
-    for assignment in draw(part.request, part.space, number, seed, joint, context.watch):
+    reasons: list[str] = []
+    found = draw(
+        part.request, part.space, number, seed, joint, context.watch,
+        lambda error: reasons.append(str(error.problems[0])),
+    )  # fmt: skip
+    for assignment in found:
         replies.item(answer_to_json(part.request.subject, assignment))
         given += 1
-    replies.end({"count": given, "of": _counted_what(joint), "seed": seed})
+    end: dict[str, Any] = {"count": given, "of": _counted_what(joint), "seed": seed}
+    replies.end(end | ({"not_uniform": reasons[0]} if reasons else {}))
 
 
 def check(envelope: Envelope, context: Context, replies: Replies) -> None:
@@ -323,7 +329,7 @@ def check(envelope: Envelope, context: Context, replies: Replies) -> None:
 
 def _conflict(request: Request, context: Context) -> dict[str, Any] | None:
     error = empty_space_error(request, context.watch.left_s)
-    return conflict_to_json(error.conflict) if isinstance(error, EmptySpaceError) else None
+    return error.conflict if isinstance(error, EmptySpaceError) else None
 
 
 def explain(envelope: Envelope, context: Context, replies: Replies) -> None:

@@ -19,7 +19,7 @@ from mapper.errors import (
     Problem,
     UnsatisfiableError,
 )
-from nestmap.answers import EmptySpaceError, conflict_to_json
+from nestmap.answers import EmptySpaceError
 
 #: Also in api/solver_child.py, which reads no longer line.
 MAX_LINE_BYTES = 4 * 2**20
@@ -77,9 +77,7 @@ def problem_of(error: NestmapError) -> dict[str, Any]:
     """An error that nestmap raised on purpose as a ``problem``."""
     match error:
         case EmptySpaceError():
-            return problem(
-                "unsatisfiable", error.problems, conflict=conflict_to_json(error.conflict)
-            )
+            return problem("unsatisfiable", error.problems, conflict=error.conflict)
         case UnsatisfiableError():
             return problem("unsatisfiable", error.problems)
         case LimitError():

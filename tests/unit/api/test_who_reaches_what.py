@@ -75,6 +75,8 @@ ACCESS = {
     "GET /v1/runs/{run_id}/events": USERS,
     "GET /v1/runs/{run_id}/series": USERS,
     "GET /v1/candidates/{candidate_id}": USERS,
+    "GET /v1/studies": USERS,
+    "GET /v1/studies/{study_id}": USERS,
     "GET /v1/measurements": USERS,
     "GET /v1/measurements/export": USERS,
     "GET /v1/measurements/{measurement_id}": USERS,

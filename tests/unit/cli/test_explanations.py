@@ -334,8 +334,8 @@ def test_kernels_are_of_mappings_that_agree_with_what_is_wanted():
 def test_what_is_not_proven_is_not_claimed(capsys: pytest.CaptureFixture[str]):
     change = Change(CodeVariable("A"), 20, 21)
     unproven = Nearest({CodeVariable("A"): 21}, (change,), proven=False)
-    write_nearest(load_subject(LOCAL), unproven)
-    write_conflict(Conflict((), minimal=False))
+    write_nearest("mapping", nearest_to_json(load_subject(LOCAL), unproven))
+    write_conflict(conflict_to_json(Conflict((), minimal=False)))
     shown = capsys.readouterr().out
     assert "1 change, that fewer would not do is not proven within the time limit" in shown
     assert "they may not be minimal" in shown
