@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,6 +81,11 @@ def search(
     """  # fmt: skip
     if context.invoked_subcommand is not None:
         return
+    from nestmap.search_bench.threads import ONE_THREAD
+
+    # Before anything imports NumPy.
+    for name, threads in ONE_THREAD.items():
+        os.environ.setdefault(name, threads)
     from nestmap.search_bench.campaign import measure, read_runs, write_runs
     from nestmap.search_bench.plots import write_plots
     from nestmap.search_bench.recording import read_recording
@@ -142,9 +148,9 @@ def record(
         bool, typer.Option(help="Cut the layer: an eighth of channels and filters, small images.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    out: Annotated[Path | None, typer.Option(help="The recording; bench/recordings if none.")] = (
-        None
-    ),
+    out: Annotated[
+        Path | None, typer.Option(help="The recording; into bench/recordings if none.")
+    ] = None,
 ) -> None:
     """Measure random candidates of a layer and keep them as a recording, for replays.
 

@@ -17,6 +17,7 @@ from mapper.search.model_guided import ModelGuided, Rule, Settings
 from mapper.search.random_search import RandomSearch
 from mapper.search.strategy import Strategy
 from nestmap.search_bench.replay import Arena
+from nestmap.search_bench.threads import ONE_THREAD
 
 OWN = "nestmap"
 PROJECTS = ("kernel-tuner", "pyatf", "optuna")
@@ -26,8 +27,6 @@ PACKAGES = {"kernel-tuner": "kernel-tuner", "pyatf": "pyatf", "optuna": "optuna"
 TAKING_PARTS = (OWN, "optuna")
 _CHILD = ("-m", "nestmap.search_bench.peers.child")
 _LISTING_S = 120.0
-# Matrices are small: more threads only wait for one another.
-_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 Make = Callable[[Arena, int], Strategy]
 
@@ -85,7 +84,7 @@ def peer_searches(python: Path, project: str) -> list[str]:
         answer = subprocess.run(
             [str(python), *_CHILD],
             input=json.dumps({"project": project, "searches": []}),
-            env={**os.environ, **_ONE_THREAD},
+            env={**os.environ, **ONE_THREAD},
             capture_output=True,
             text=True,
             check=True,
@@ -121,7 +120,7 @@ def peer_traces(
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, **_ONE_THREAD},
+        env={**os.environ, **ONE_THREAD},
     )
     assert process.stdin is not None and process.stdout is not None
     try:
