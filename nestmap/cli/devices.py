@@ -10,6 +10,7 @@ import typer
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import DeviceError
 from mapper.profiles import load_profile, profile_names
+from nestmap.cli.calibrate import calibrate
 from nestmap.cli.output import note, write_json, write_table
 from nestmap.cli.request import JsonOption
 
@@ -23,7 +24,13 @@ _LIMITS = (
 )
 
 
+app = typer.Typer()
+app.command()(calibrate)
+
+
+@app.callback(invoke_without_command=True)
 def devices(
+    context: typer.Context,
     device: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Only this profile, or this device (host, opencl:…)."),
@@ -35,6 +42,8 @@ def devices(
 ) -> None:
     """List the OpenCL devices of this machine and the shipped profiles, with their limits."""
     del mode, seed
+    if context.invoked_subcommand is not None:
+        return
     # Loads the OpenCL library.
     from worker.devices.opencl import list_devices, profile_of, select_device
 
