@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mapper.constraint_rules.rule import Mode
-from mapper.errors import DeviceError
+from mapper.errors import DeviceError, Problem
 from mapper.profiles import load_profile, profile_names
 from nestmap.cli.calibrate import calibrate
 from nestmap.cli.output import note, write_json, write_table
+from nestmap.cli.remote import TokenFileOption, UrlOption, asking, service_at
 from nestmap.cli.request import JsonOption
+
+if TYPE_CHECKING:
+    from nestmap.client import Client
+
+#: More are not read: a farm of that size has better ways to be looked at.
+MOST_DEVICES = 10_000
 
 _LIMITS = (
     ("work-group", "max_work_group_size"),
@@ -38,11 +47,20 @@ def devices(
     # Every command takes these, so that scripts need not know which has no use for them.
     mode: Annotated[Mode, typer.Option(hidden=True)] = Mode.STRICT,
     seed: Annotated[int, typer.Option(hidden=True, min=0)] = 0,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List the OpenCL devices of this machine and the shipped profiles, with their limits."""
+    """List the OpenCL devices of this machine and the shipped profiles, with their limits.
+
+    With --url: the devices that measure for the service, and the profiles that it knows.
+    """
     del mode, seed
     if context.invoked_subcommand is not None:
+        return
+    if (service := service_at(url, token_file)) is not None:
+        with service, asking():
+            _of_service(service, device, json_output)
         return
     # Loads the OpenCL library.
     from worker.devices.opencl import list_devices, profile_of, select_device
@@ -75,15 +93,50 @@ def devices(
     if json_output:
         write_json({"devices": found, "profiles": shipped})
         return
-    heads, fields = zip(*_LIMITS, strict=True)
+    heads, fields = _heads_and_fields()
     live = (("index", "index"), ("spec", "spec"), ("driver", "driver"))
     write_table(
         [head for head, _ in live] + list(heads),
         ([row[field] for _, field in live] + [row[field] for field in fields] for row in found),
         "OpenCL devices",
     )
+    _write_profiles(shipped)
+
+
+def _of_service(service: Client, device: str | None, json_output: bool) -> None:
+    profiles = [p for p in service.profiles() if device in (None, p["name"])]
+    listed = islice(service.devices(), MOST_DEVICES)
+    # A profile goes before a device of the same name, as it does without a service.
+    only = device is not None and bool(profiles)
+    found = [] if only else [d for d in listed if device in (None, d["id"], d["name"])]
+    if device is not None and not (profiles or found):
+        raise DeviceError(
+            Problem("--device", "the service has no such device or profile", repr(device)[:200])
+        )
+    if json_output:
+        write_json({"devices": found, "profiles": profiles})
+        return
+    write_table(
+        ("id", "name", "profile", "state", "last seen", "reason"),
+        (
+            (d["id"], d["name"], d["profile"] or "", d["state"], d["last_seen"] or "never",
+             d["reason"])
+            for d in found
+        ),
+        "devices of the service",
+    )  # fmt: skip
+    _write_profiles(profiles)
+
+
+def _write_profiles(profiles: Sequence[Mapping[str, Any]]) -> None:
+    heads, fields = _heads_and_fields()
     write_table(
         ["name", *heads],
-        ([row["name"], *(row[field] for field in fields)] for row in shipped),
+        ([row["name"], *(row[field] for field in fields)] for row in profiles),
         "profiles",
     )
+
+
+def _heads_and_fields() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    heads, fields = zip(*_LIMITS, strict=True)
+    return heads, fields

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,12 +14,16 @@ from mapper.errors import InputError, Problem, StoreError
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import note, write_json, write_table, write_text
 from nestmap.cli.plot import plot
+from nestmap.cli.remote import TokenFileOption, UrlOption, asking, refuse_remote, service_at
+from nestmap.cli.remote_studies import RemoteStudies, Studies
 from nestmap.cli.request import JsonOption
 from nestmap.subjects import STDIN, load_subject
 
 if TYPE_CHECKING:
     from db.records import FrontPoint, Study
     from db.store import Store
+
+DEFAULT_DATABASE = "nestmap.sqlite3"
 
 
 def front(
@@ -31,8 +36,14 @@ def front(
         ),
     ] = None,
     db: Annotated[
-        str, typer.Option("--db", metavar="PATH", help="An SQLite file or a database URL.")
-    ] = "nestmap.sqlite3",
+        str | None,
+        typer.Option(
+            "--db",
+            metavar="PATH",
+            help="An SQLite file or a database URL.",
+            show_default=DEFAULT_DATABASE,
+        ),
+    ] = None,
     study: Annotated[
         int | None,
         typer.Option(
@@ -47,23 +58,20 @@ def front(
     ] = None,
     mode: Annotated[Mode | None, typer.Option(help="Only studies in this mode.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Only studies with this seed.")] = None,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Show the points that no other measured candidate beats in both time and memory."""
-    # Loads the database library.
-    from db.engine import address_of
-    from db.store import Store
-
-    address = address_of(db)
-    name = address.database or ""
-    if address.get_backend_name() == "sqlite" and not _exists(name):
-        # Opening would create it: a front of nothing is no reason to write a file.
-        raise StoreError(
-            Problem(name, "there is no such database", remedy="nestmap tune writes one")
-        )
-    with Store.open(db) as store:
-        studies = _studies(store, x, study, _filter_of(store, device, mode, seed))
-        points = merged_front([(s, point) for s in studies for point in store.front(s)])
+    with ExitStack() as stack:
+        if (service := service_at(url, token_file)) is None:
+            source = stack.enter_context(_store(db or DEFAULT_DATABASE))
+        else:
+            refuse_remote(db=db)
+            stack.enter_context(asking())
+            source = RemoteStudies(stack.enter_context(service))
+        studies = _studies(source, x, study, _filter_of(source, device, mode, seed))
+        points = merged_front([(s, point) for s in studies for point in source.front(s)])
     if json_output:
         rows = [
             {
@@ -90,6 +98,21 @@ def front(
     if not points:
         note("no candidate of the study was timed")
         raise typer.Exit(ExitCode.NEGATIVE)
+
+
+def _store(db: str) -> Store:
+    # Loads the database library.
+    from db.engine import address_of
+    from db.store import Store
+
+    address = address_of(db)
+    name = address.database or ""
+    if address.get_backend_name() == "sqlite" and not _exists(name):
+        # Opening would create it: a front of nothing is no reason to write a file.
+        raise StoreError(
+            Problem(name, "there is no such database", remedy="nestmap tune writes one")
+        )
+    return Store.open(db)
 
 
 def merged_front(points: Iterable[tuple[Study, FrontPoint]]) -> list[tuple[Study, FrontPoint]]:
@@ -119,10 +142,10 @@ def _exists(name: str) -> bool:
 
 
 def _filter_of(
-    store: Store, device: str | None, mode: Mode | None, seed: int | None
+    source: Studies, device: str | None, mode: Mode | None, seed: int | None
 ) -> Callable[[Study], bool]:
     """Whether a study was made on the device, in the mode and with the seed asked for."""
-    stored = {d.id: d.name for d in store.devices()}
+    stored = {d.id: d.name for d in source.devices()}
     ids = set(stored)
     if device is not None:
         name = device
@@ -149,7 +172,7 @@ def _filter_of(
 
 
 def _studies(
-    store: Store, x: str | None, number: int | None, fits: Callable[[Study], bool]
+    source: Studies, x: str | None, number: int | None, fits: Callable[[Study], bool]
 ) -> list[Study]:
     """The studies asked for: one by its number, else those of what the newest is about.
 
@@ -158,11 +181,11 @@ def _studies(
     """
     wanted = None if x is None else _hash_of(x)
     if number is not None:
-        found = store.study(number)
+        found = source.study(number)
         if x is not None and not _named(found, x, wanted):
             raise InputError(Problem("--study", "is about something else", found.label, x))
         return [found]
-    studies = [study for study in store.studies() if fits(study)]
+    studies = [study for study in source.studies() if fits(study)]
     fitting = [study for study in studies if x is None or _named(study, x, wanted)]
     if not fitting:
         labels = ", ".join(dict.fromkeys(study.label for study in studies)) or "there is none"
@@ -179,7 +202,9 @@ def _studies(
 
 
 def _named(study: Study, x: str, program_hash: str | None) -> bool:
-    return study.label == x or study.program_hash == program_hash
+    # The studies of a farm's run have its id behind its label.
+    label = study.label.partition("@run_")[0]
+    return x in (study.label, label) or study.program_hash == program_hash
 
 
 def _hash_of(x: str) -> str | None:

@@ -88,6 +88,18 @@ def refuse_remote(**given: object) -> None:
         raise InputError(problems)
 
 
+def given_on_command_line(context: typer.Context, *parameters: str) -> dict[str, object]:
+    """Those of these parameters that the user stated, with what was stated; :func:`refuse_remote`
+    takes them."""
+    stated = {}
+    for name in parameters:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            # A flag that was switched off was stated, too.
+            stated[name] = context.params[name] or True
+    return stated
+
+
 def question_of(request: Request, time_limit: float) -> Restricted:
     """What is asked about: device, mode, time; pins and the like are the caller's to add."""
     about: Restricted = {"mode": request.mode.value, "device": _device_json(request)}

@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mapper.errors import InputError, Problem
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import note, write_json, write_table, write_text
+from nestmap.cli.remote import (
+    TokenFileOption,
+    UrlOption,
+    asking,
+    given_on_command_line,
+    refuse_remote,
+    service_at,
+)
 
 if TYPE_CHECKING:
     from mapper.pipeline import Subject
-    from nestmap.tuning.run import MakeStrategy
+    from nestmap.tuning.baselines import Contestant
+    from nestmap.tuning.run import MakeStrategy, TuningResult
     from worker.devices.interface import MeasuringDevice
 
 #: Variants of a layer that are tuned unless others are asked for.
 TUNED_VARIANTS = ("direct", "partial")
 NULL_DEVICE = "null"
 STRATEGIES = ("guided", "random")
+#: What a service's runs know nothing of.
+_LOCAL_OPTIONS = ("db", "memory", "fastest", "finalists", "baselines")
 
 
 def tune(
+    context: typer.Context,
     x: Annotated[str, typer.Argument(metavar="X", help="A layer (vgg16/24), or a file.")],
     variant: Annotated[
         list[str] | None, typer.Option(help="A layer's variant; may be repeated.")
     ] = None,
     device: Annotated[
-        str, typer.Option(help="host, opencl:<platform>/<device>, or null (invented times).")
-    ] = "host",
+        str | None,
+        typer.Option(
+            help="host, opencl:<platform>/<device>, or null (invented times); of a service a "
+            "device's id or name.",
+            show_default="host; of a service its only one",
+        ),
+    ] = None,
     db: Annotated[Path, typer.Option(help="The store; created if absent.")] = Path(
         "nestmap.sqlite3"
     ),
@@ -56,30 +75,31 @@ def tune(
     baselines: Annotated[
         bool, typer.Option(help="Measure plain kernels and im2col beside the best (layers).")
     ] = True,
+    stand_in: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DEVICE",
+            help="With --url: another device that may measure too; may be repeated.",
+        ),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="With --url: Ctrl-C leaves the run going.")
+    ] = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Tune X on a device: every candidate is verified, timed and stored at once.
 
-    Ctrl-C stops with everything stored; the same command goes on from there.
+    Ctrl-C stops with everything stored; the same command goes on from there. With --url a run
+    is made on a device of the service, and Ctrl-C cancels it.
     """
     from rich.console import Console
 
     from db.store import Store
     from nestmap.tuning.baselines import compare_with_baselines
-    from nestmap.tuning.display import (
-        BASELINE_COLUMNS,
-        BASELINE_NUMBERS,
-        FINAL_COLUMNS,
-        FINAL_NUMBERS,
-        FRONT_COLUMNS,
-        FRONT_NUMBERS,
-        ProgressDisplay,
-        baseline_rows,
-        final_rows,
-        front_rows,
-        state_text,
-    )
-    from nestmap.tuning.output import result_json, write_best
+    from nestmap.tuning.display import ProgressDisplay
+    from nestmap.tuning.output import write_best
     from nestmap.tuning.policy import INPUT_SEED
     from nestmap.tuning.reference import make_workload
     from nestmap.tuning.run import Budget
@@ -89,10 +109,28 @@ def tune(
     if candidates is None and seconds is None:
         seconds = 60.0
     budget = Budget(candidates, seconds)
+    terminal = Console(stderr=True)
+    if (service := service_at(url, token_file)) is not None:
+        from nestmap.cli.remote_tune import RemoteRun, tune_there
+
+        refuse_remote(**given_on_command_line(context, *_LOCAL_OPTIONS))
+        subjects = _subjects(x, variant)
+        wanted = RemoteRun(subjects, device, stand_in or (), budget, seed, strategy, detach)
+        with service, asking():
+            result, run = tune_there(service, wanted, ProgressDisplay(terminal, budget))
+        if result is None:
+            raise typer.Exit(ExitCode.INTERRUPTED)
+        best = result.winner
+        files = write_best(best, out) if best is not None and out is not None else ()
+        _write_result(result, subjects[0], seed, (), files, as_json, run)
+        return
+    if stand_in or detach:
+        option = "--stand-in" if stand_in else "--detach"
+        raise InputError(Problem(option, "is for a service", "", "with --url"))
     subjects = _subjects(x, variant)
     layer = subjects[0].layer
-    terminal = Console(stderr=True)
-    with _open_device(device) as opened, Store.open(db) as store:
+    spec = device or "host"
+    with _open_device(spec) as opened, Store.open(db) as store:
         with ProgressDisplay(terminal, budget) as display:
             result = run_tuning(
                 subjects,
@@ -107,21 +145,49 @@ def tune(
         best = result.winner
         files = write_best(best, out) if best is not None and out is not None else ()
         contestants = ()
-        wanted = baselines and device != NULL_DEVICE and result.reason != "interrupted"
+        wanted = baselines and spec != NULL_DEVICE and result.reason != "interrupted"
         if wanted and best is not None and layer is not None:
             note("comparing with plain kernels and im2col + BLAS")
             workload = make_workload(subjects[0], INPUT_SEED, {})
             contestants = compare_with_baselines(layer, workload, opened, best.plan)
+    _write_result(result, subjects[0], seed, contestants, files, as_json)
+
+
+def _write_result(
+    result: TuningResult,
+    subject: Subject,
+    seed: int,
+    contestants: tuple[Contestant, ...],
+    files: Sequence[Path],
+    as_json: bool,
+    run: str | None = None,
+) -> None:
+    """Write what a run has found; exit code NEGATIVE where that is nothing."""
+    from nestmap.tuning.display import (
+        BASELINE_COLUMNS,
+        BASELINE_NUMBERS,
+        FINAL_COLUMNS,
+        FINAL_NUMBERS,
+        FRONT_COLUMNS,
+        FRONT_NUMBERS,
+        baseline_rows,
+        final_rows,
+        front_rows,
+        state_text,
+    )
+    from nestmap.tuning.output import result_json
+
+    layer = subject.layer
     if as_json:
         value = result_json(
             result,
-            label=subjects[0].label,
+            label=subject.label,
             layer=layer,
             seed=seed,
             contestants=contestants,
             files=files,
         )
-        write_json(value)
+        write_json(value if run is None else {**value, "run": run})
     else:
         write_text(f"ended by {result.reason}: {state_text(result.state)}")
         if result.front:
@@ -134,7 +200,7 @@ def tune(
             )
         for path in files:
             write_text(f"wrote {path}")
-    if best is None:
+    if result.winner is None:
         raise typer.Exit(ExitCode.NEGATIVE)
 
 

@@ -294,6 +294,16 @@ class RunDocument(TypedDict):
     ended_at: str | None
 
 
+class MeasuredEvent(TypedDict):
+    """What an event ``measured`` of a run says."""
+
+    study: int
+    candidate: str
+    outcome: Literal["timed", "wrong", "compile-error", "resource-error", "timeout", "crash"]
+    time_ms: float | None
+    memory_bytes: int
+
+
 class ImprovementDocument(TypedDict):
     """A measurement that beat the best time before it."""
 

@@ -61,15 +61,18 @@ class ProgressDisplay:
                 if event.stored:
                     self._console.print(f"{event.stored} candidates are stored already")
             case CandidateMeasured() | RunEnded():
-                state = event.state
-                by_time = self._budget.seconds is not None
-                self._progress.update(
-                    self._task,
-                    completed=state.elapsed_s if by_time else state.tried,
-                    state=state_text(state),
-                )
+                self.show(event.state)
             case CandidateRefused():
                 self._console.print(f"no kernel ({event.variant}): {event.message}", markup=False)
+
+    def show(self, state: State) -> None:
+        """How far the run is."""
+        by_time = self._budget.seconds is not None
+        self._progress.update(
+            self._task,
+            completed=state.elapsed_s if by_time else state.tried,
+            state=state_text(state),
+        )
 
 
 def state_text(state: State) -> str:

@@ -52,9 +52,21 @@ class Tally:
 
     def add(self, subject_index: int, candidate: str, outcome: Outcome, memory_bytes: int) -> None:
         """Count one outcome."""
-        self._outcomes[outcome_kind(outcome)] += 1
-        if isinstance(outcome, Timed):
-            point = Point(outcome.time_ms, memory_bytes, candidate, subject_index)
+        time_ms = outcome.time_ms if isinstance(outcome, Timed) else None
+        self.count(subject_index, candidate, outcome_kind(outcome), time_ms, memory_bytes)
+
+    def count(
+        self,
+        subject_index: int,
+        candidate: str,
+        kind: str,
+        time_ms: float | None,
+        memory_bytes: int,
+    ) -> None:
+        """Count an outcome of which only the kind is known, and the time of a right one."""
+        self._outcomes[kind] += 1
+        if time_ms is not None:
+            point = Point(time_ms, memory_bytes, candidate, subject_index)
             self.front = pareto([*self.front, point])
             by_time = sorted([*self.fastest, point], key=lambda p: (p.time_ms, p.candidate))
             self.fastest = by_time[:_FASTEST]

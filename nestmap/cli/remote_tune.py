@@ -1,0 +1,215 @@
+"""``nestmap tune --url``: a run on a device of a service, watched until it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.errors import DeviceError, LimitError, NestmapError, Problem
+from mapper.pipeline import Subject, derive_space
+from mapper.profiles import load_profile, profile_names
+from nestmap.cli.output import note
+from nestmap.client.documents import MeasuredEvent
+from nestmap.client.errors import bad_answer
+from nestmap.client.replies import checked
+from nestmap.device_limits import DEFAULT_DEVICE
+from nestmap.tuning.candidates import rebuild
+from nestmap.tuning.events import State
+from nestmap.tuning.progress import Tally
+from nestmap.tuning.run import Budget, FrontEntry, TuningResult
+
+if TYPE_CHECKING:
+    from nestmap.client import Client, RunEvent
+    from nestmap.client.calls import RunQuestion
+    from nestmap.client.documents import DeviceDocument, RunDocument
+    from nestmap.tuning.display import ProgressDisplay
+
+MOST_DEVICES = 10_000
+#: So long a cancelled run may take to end: what is being measured is measured to its end.
+CANCEL_S = 120.0
+_POLL_S = 0.2
+_ENDED = ("finished", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRun:
+    """What is tuned where, and how."""
+
+    subjects: Sequence[Subject]
+    device: str | None
+    stand_ins: Sequence[str]
+    budget: Budget
+    seed: int
+    strategy: str
+    detach: bool
+
+
+def tune_there(
+    service: Client, wanted: RemoteRun, display: ProgressDisplay
+) -> tuple[TuningResult | None, str]:
+    """The result of a run and the run's id; no result where the user went and left it going.
+
+    Ctrl-C cancels the run, unless it is detached, and gives what was measured so far.
+    """
+    board = device_of(service, wanted.device)
+    stand_ins = [device_of(service, name)["id"] for name in wanted.stand_ins]
+    first = wanted.subjects[0]
+    question: RunQuestion = {
+        "budget": {"candidates": wanted.budget.candidates, "seconds": wanted.budget.seconds},
+        "seed": wanted.seed,
+        "strategy": wanted.strategy,
+        "stand_ins": stand_ins,
+    }
+    document = first.to_json()
+    if first.layer is not None:
+        document = first.layer.to_json()
+        question["variants"] = [subject.variant for subject in wanted.subjects]
+    run = service.create_run(board["id"], {"document": document}, **question)
+    note(f"run {run['id']} on {board['name']}, {board['id']}")
+    watched = _Watched(service, wanted.subjects, display)
+    with display:
+        try:
+            for event in service.run_events(run["id"]):
+                watched.hear(event)
+        except KeyboardInterrupt:
+            if wanted.detach:
+                note(f"run {run['id']} goes on: nestmap front --url shows what it finds")
+                return None, run["id"]
+            note(f"cancelling run {run['id']}: what is being measured ends first")
+            _cancel(service, run["id"])
+    return watched.result(service.run(run["id"]), board), run["id"]
+
+
+def device_of(service: Client, name: str | None) -> DeviceDocument:
+    """The device of an id or a name; without one the only active one.
+
+    DeviceError lists those that there are.
+    """
+    listed = list(islice(service.devices(), MOST_DEVICES))
+    if name is None:
+        found = [device for device in listed if device["state"] == "active"]
+    else:
+        found = [device for device in listed if name in (device["id"], device["name"])]
+    if len(found) == 1:
+        return found[0]
+    what = "there is no such device" if not found else "there are several of them"
+    if name is None and not found:
+        what = "the service has no active device"
+    allowed = ", ".join(f"{device['id']} ({device['name']})" for device in listed[:20])
+    raise DeviceError(Problem("--device", what, name or "", allowed or "there is none"))
+
+
+class _Watched:
+    """A run as its events tell it."""
+
+    def __init__(
+        self, service: Client, subjects: Sequence[Subject], display: ProgressDisplay
+    ) -> None:
+        self._service = service
+        self._subjects = subjects
+        self._display = display
+        self._names = tuple(subject.variant or subject.label for subject in subjects)
+        self._tally = Tally(self._names)
+        self._places: dict[int, int] = {}
+        self._begin = time.monotonic()
+
+    def hear(self, event: RunEvent) -> None:
+        """Count and show an event."""
+        if event.kind == "gap":
+            note("some events of the run are gone: what is shown meanwhile leaves them out")
+        if event.kind != "measured":
+            return
+        found = checked(MeasuredEvent, event.data)
+        self._tally.count(
+            self._place(found["study"]),
+            found["candidate"],
+            found["outcome"],
+            found["time_ms"],
+            found["memory_bytes"],
+        )
+        self._display.show(self._tally.state(time.monotonic() - self._begin))
+
+    def result(self, run: RunDocument, board: DeviceDocument) -> TuningResult:
+        """What the run leaves behind, from the service's front and not from what was heard."""
+        points = self._service.front(run=run["id"])["points"]
+        front = tuple(self._entry(point, board) for point in points)
+        reason = run["reason"] or run["state"]
+        outcomes = run["progress"]["outcomes"]
+        best = front[0] if front else None
+        state = State(
+            tried=sum(outcomes.values()),
+            outcomes=outcomes,
+            best_ms=None if best is None else best.time_ms,
+            best_variant="" if best is None else best.subject.variant or best.subject.label,
+            front=len(front),
+            elapsed_s=run["progress"]["active_s"],
+            volume=self._tally.volume,
+        )
+        facts = {name: text for name, text in board["facts"].items() if isinstance(text, str)}
+        return TuningResult(reason, state, front, facts)
+
+    def _place(self, study: int) -> int:
+        if study not in self._places:
+            self._places[study] = self._place_of(self._service.study(study)["variant"])
+        return self._places[study]
+
+    def _place_of(self, variant: str) -> int:
+        places = [n for n, subject in enumerate(self._subjects) if subject.variant == variant]
+        if len(places) == 1:
+            return places[0]
+        if len(self._subjects) == 1:
+            return 0
+        raise bad_answer("a study of another variant than was asked for", variant)
+
+    def _entry(self, point: Any, board: DeviceDocument) -> FrontEntry:
+        from db.records import CandidateRecord
+
+        subject = self._subjects[self._place_of(point["variant"])]
+        name = board["profile"]
+        profile = load_profile(name if name in profile_names() else DEFAULT_DEVICE)
+        space = derive_space(subject, Mode.STRICT, profile, RuleOptions())
+        found = self._service.candidate(point["candidate"])
+        try:
+            record = CandidateRecord(
+                program_hash=found["program"],
+                parameters=found["parameters"],
+                mapping=found["mapping"],
+                local_sizes=found["local_sizes"],
+                source_hash=found["source_hash"],
+                memory_bytes=found["memory_bytes"],
+                nestmap_version=found["nestmap_version"],
+            )
+            plan = rebuild(subject, space, record)
+        except (NestmapError, TypeError, ValueError) as error:
+            raise bad_answer(
+                "a candidate cannot be printed here: is the service of another version?", str(error)
+            ) from None
+        if plan.memory_bytes != point["memory_bytes"]:
+            raise bad_answer(
+                "a candidate has other buffers here: is the service of another version?",
+                f"{point['memory_bytes']} bytes", f"{plan.memory_bytes} bytes",
+            )  # fmt: skip
+        return FrontEntry(
+            point["time_ms"],
+            point["memory_bytes"],
+            plan.extra_bytes,
+            point["candidate"],
+            subject,
+            record,
+            plan,
+        )
+
+
+def _cancel(service: Client, run: str) -> None:
+    found = service.cancel_run(run)
+    end = time.monotonic() + CANCEL_S
+    while found["state"] not in _ENDED:
+        if time.monotonic() > end:
+            allowed = f"{CANCEL_S:g} s"
+            raise LimitError(Problem("", "a cancelled run does not end", run, allowed))
+        time.sleep(_POLL_S)
+        found = service.run(run)
