@@ -124,15 +124,18 @@ def missing_runs(
     name = arena.recording.name
     for start in range(0, len(seeds), _SEEDS_AT_ONCE):
         part = seeds[start : start + _SEEDS_AT_ONCE]
+        # A child takes seconds to start, so it makes all that lack the same seeds.
+        lacking: dict[tuple[int, ...], list[str]] = {}
         for search in searches:
-            left = [seed for seed in part if (name, project, search, seed) not in done]
-            if not left:
-                continue
+            left = tuple(seed for seed in part if (name, project, search, seed) not in done)
+            lacking.setdefault(left, []).append(search)
+        for left, members in lacking.items():
             if project == OWN:
-                for seed in left:
-                    yield run_of(arena, project, own_trace(arena, search, seed, evaluations))
-            else:
-                for trace in peer_traces(python, project, path, [search], left, evaluations):
+                for search in members:
+                    for seed in left:
+                        yield run_of(arena, project, own_trace(arena, search, seed, evaluations))
+            elif left:
+                for trace in peer_traces(python, project, path, members, left, evaluations):
                     yield run_of(arena, project, trace)
 
 
