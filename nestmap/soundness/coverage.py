@@ -217,6 +217,8 @@ def _of_source(case: Case) -> Features:
     yield "work-groups", "1" if groups == 1 else "2 to 16" if groups <= 16 else "17 or more"
     if "vload" in source or "vstore" in source:
         yield "vector loads or stores", "yes"
+    if "_next" in source:
+        yield "copies that start an iteration early", "yes"
 
 
 def _of_kernel(kernel: LoopKernel, choices: Choices) -> Features:
@@ -225,6 +227,8 @@ def _of_kernel(kernel: LoopKernel, choices: Choices) -> Features:
         if isinstance(statement, Declare):
             kind = "array" if statement.buffer.dimensions else "scalar"
             yield "intermediate", f"{kind}, {statement.buffer.memory.value}"
+            if statement.buffer.spread:
+                yield "dimensions spread over work-items", str(statement.buffer.spread)
     if _ragged(kernel.statements, None, 1, choices, kernel.name):
         yield "ragged", "yes"
 

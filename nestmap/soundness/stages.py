@@ -150,8 +150,8 @@ def _update(growth: Growth) -> tuple[str, float]:
     return growth.choose.pick((("add", 0.25), ("max", -1000.0), ("min", 1000.0)))
 
 
-def _unrolled(growth: Growth) -> ExprLike:
-    """Whether a reduction's loop is unrolled: no, yes, or a tuning parameter decides."""
+def _switch(growth: Growth) -> ExprLike:
+    """An option of a reduction's loop: no, yes, or a tuning parameter decides."""
     kind = growth.choose.pick(("no", "no", "yes", "tuned"))
     tuned = growth.parameter((0, 1)) if kind == "tuned" else None
     return tuned if tuned is not None else int(kind == "yes")
@@ -163,7 +163,7 @@ def _scalar_sum(growth: Growth, node: Node, shape: Shape, scope: Scope, depth: i
     function, start = _update(growth)
     memory = choose.pick((None, Memory.PRIVATE, Memory.LOCAL, Memory.GLOBAL))
     zero: Node = Literal(start) if memory is None else To(memory, Literal(start))
-    unroll = _unrolled(growth)
+    unroll, prefetch = _switch(growth), _switch(growth)
     outer = shape.rank - 1
     staged = choose.chance(30) and growth.room(shape.rank)
     widths = _widths(shape.lengths[-1])
@@ -184,7 +184,11 @@ def _scalar_sum(growth: Growth, node: Node, shape: Shape, scope: Scope, depth: i
         else:
             combined = function
         return growth.build.reduce(
-            lambda acc, x: call(combined, acc, x), zero, values, unroll=unroll
+            lambda acc, x: call(combined, acc, x),
+            zero,
+            values,
+            unroll=unroll,
+            prefetch=prefetch,
         )
 
     nest = growth.build.nest
@@ -226,7 +230,12 @@ def _array_sum(growth: Growth, node: Node, shape: Shape, depth: int) -> Viewed:
         return Let(name, stored, build.nest(growth.map_ids(rank), add, pairs))
 
     accumulator = initial if memory is None else To(memory, initial)
-    summed = build.reduce(update, accumulator, node, unroll=_unrolled(growth))
+    if memory is Memory.PRIVATE and choose.chance(40):
+        # Each work-item keeps its own elements only, where the maps of these dimensions allow it.
+        accumulator = To(memory, initial, choose.pick(tuple(range(1, rank + 1))))
+    summed = build.reduce(
+        update, accumulator, node, unroll=_switch(growth), prefetch=_switch(growth)
+    )
     result = inner.with_outer(_ONE)
     if memory is None:
         return summed, result
