@@ -79,13 +79,14 @@ def create_app(
     )
     app.state.services = services
     for router in (
+        # Routes are tried in this order, and most requests are a board's.
+        leases.routes.router,
         health_router(settings.metrics_open),
         documentation_router(settings.docs_open),
         catalogue.routes.router,
         mappings.routes.router,
         operations.routes.router,
         runs.routes.router,
-        leases.routes.router,
         devices.routes.router,
         subjects.routes.router,
         measurements.routes.router,

@@ -21,6 +21,8 @@ from mapper.errors import NestmapError
 RingWork = Callable[[Sequence[tuple[str, JobKind]]], None]
 #: A bell that nobody has answered is rung again after this time.
 RING_AGAIN_S = 30.0
+#: How often the queue is looked at for boards while notices come of all that is new in it.
+_LOOK_S = 1.0
 _GAUGES_S = 5.0
 _PRUNE_S = 3_600.0
 _OPEN = (JobState.QUEUED, JobState.LEASED)
@@ -51,13 +53,15 @@ class Sweeper:
         self._logger = logger
         self._ring = ring
         self._work = asyncio.Event()
+        self._notices = farm.board_notices(lambda board_id: bells.ring([board_id]))
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin; in the loop that serves requests."""
+        self._notices.start()
         loops = (
             self._every(self._settings.sweep_s, self._expire),
-            self._every(self._settings.lease_poll_s, self._wake_boards),
+            self._look_for_boards(),
             self._every(_GAUGES_S, self._count),
             self._every(_PRUNE_S, self._prune),
             self._ring_solvers(),
@@ -70,6 +74,7 @@ class Sweeper:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        await asyncio.to_thread(self._notices.close)
 
     def ring_work(self) -> None:
         """Something may wait for a solver worker: look now, not at the next turn."""
@@ -94,6 +99,14 @@ class Sweeper:
             self._metrics.expired.inc(len(swept.expired))
             self.ring_work()
         self._bells.ring(swept.ended_runs)
+
+    async def _look_for_boards(self) -> None:
+        """Often, or once in a while where every new job is told of by a notice: what becomes
+        claimable by time alone waits for that look."""
+        while True:
+            await self._guarded(self._wake_boards)
+            often_s = self._settings.lease_poll_s
+            await asyncio.sleep(max(often_s, _LOOK_S) if self._notices.listening else often_s)
 
     async def _wake_boards(self) -> None:
         """One query for all boards that wait, whatever their number."""

@@ -27,9 +27,9 @@ from api.schemas.leases import (
 )
 from api.services import PrincipalOf, Services, ServicesOf
 from db.farm.boards import AGENT
-from db.farm.errors import AbsentError
-from db.farm.job_records import Claim, Lease
-from mapper.measurement import outcome_kind
+from db.farm.farm import Farm
+from db.farm.job_records import Claim, Finished, Heartbeat, Lease
+from mapper.measurement import Outcome, outcome_kind
 
 routes = GuardedRouter("boards")
 
@@ -74,13 +74,8 @@ async def lease_job(
     waited loses the job soon.
     """
     request.state.waits = True
-    farm, database = services.farm, services.database
-    await database(
-        farm.boards.seen, device_id,
-        agent_version=body.agent_version, facts=body.facts, health=body.health,
-    )  # fmt: skip
     wait_s = min(float(wait), services.settings.max_long_poll_s)
-    claim = await _claimed(services, request, device_id, body.agent_version, wait_s)
+    claim = await _claimed(services, request, device_id, body, wait_s)
     if claim is None:
         return Response(status_code=204)
     services.metrics.leases.inc()
@@ -98,10 +93,19 @@ async def lease_job(
 
 
 async def _claimed(
-    services: Services, request: Request, device_id: str, owner: str, wait_s: float
+    services: Services, request: Request, device_id: str, body: LeaseRequest, wait_s: float
 ) -> Claim | None:
     """A claim within the time; None without one, when the board has gone, or at shutdown."""
-    jobs, loop = services.farm.jobs, asyncio.get_running_loop()
+    farm, loop = services.farm, asyncio.get_running_loop()
+
+    def look(note: bool) -> Claim | None:
+        # One visit to a thread for both: at a thousand boards the visits are what costs.
+        if note:
+            farm.boards.seen(
+                device_id, agent_version=body.agent_version, facts=body.facts, health=body.health
+            )
+        return farm.jobs.claim_for_board(device_id, lease_s=FIRST_LEASE_S, owner=body.agent_version)
+
     deadline = loop.time() + wait_s
     gone = asyncio.create_task(_gone(request))
     try:
@@ -110,11 +114,11 @@ async def _claimed(
             services.metrics.waiting_boards.track_inprogress(),
         ):
             gone.add_done_callback(lambda _: bell.set())
+            first = True
             while not gone.done():
                 bell.clear()
-                claim = await services.database(
-                    jobs.claim_for_board, device_id, lease_s=FIRST_LEASE_S, owner=owner
-                )
+                claim = await services.database(look, first)
+                first = False
                 if claim is not None:
                     return await _unless_gone(services, claim, gone)
                 left_s = deadline - loop.time()
@@ -150,11 +154,13 @@ async def keep_lease(
     job_id: JobPath, body: HeartbeatRequest, services: ServicesOf, principal: PrincipalOf
 ) -> HeartbeatAnswer:
     """409 `stale-lease` when somebody else has the job: drop it."""
-    await _require_own(services, job_id, principal)
-    lease = Lease(job_id, body.attempt, body.lease_token)
-    beat = await services.database(
-        services.farm.jobs.heartbeat, lease, lease_s=LEASE_S, stage=body.stage
-    )
+    farm, lease = services.farm, Lease(job_id, body.attempt, body.lease_token)
+
+    def keep() -> Heartbeat:
+        _require_own(farm, job_id, principal)
+        return farm.jobs.heartbeat(lease, lease_s=LEASE_S, stage=body.stage)
+
+    beat = await services.database(keep)
     return HeartbeatAnswer(lease_s=LEASE_S, cancel=beat.cancel)
 
 
@@ -167,13 +173,16 @@ async def send_result(
 ) -> ResultAnswer:
     """May be sent again: a repeat of the same attempt answers 200 and changes nothing. A result
     that comes after its lease has run out counts until somebody else has claimed the job."""
-    await _require_own(services, job_id, principal)
-    outcome = outcome_of(body.outcome)
-    lease = Lease(job_id, body.attempt, body.lease_token)
-    finished = await services.database(
-        services.farm.results.finish_measure, lease, outcome,
-        facts=body.facts, started_at=body.started_at,
-    )  # fmt: skip
+    farm, lease = services.farm, Lease(job_id, body.attempt, body.lease_token)
+
+    def finish() -> tuple[Outcome, Finished]:
+        _require_own(farm, job_id, principal)
+        outcome = outcome_of(body.outcome)
+        return outcome, farm.results.finish_measure(
+            lease, outcome, facts=body.facts, started_at=body.started_at
+        )
+
+    outcome, finished = await services.database(finish)
     if finished.stored:
         services.metrics.results.labels(outcome_kind(outcome)).inc()
     if body.agent_log:
@@ -204,11 +213,8 @@ async def report_health(
     return DeviceDocument.of(board)
 
 
-async def _require_own(services: Services, job_id: str, principal: PrincipalOf) -> None:
+def _require_own(farm: Farm, job_id: str, principal: PrincipalOf) -> None:
     """404 for a job of another board: a device learns nothing of what is not its own."""
-    try:
-        job = await services.database(services.farm.jobs.job, job_id)
-    except AbsentError:
-        job = None
-    if job is None or job.board_id is None or job.board_id != principal.device_id:
+    board_id = farm.jobs.board_of(job_id)
+    if board_id is None or board_id != principal.device_id:
         raise ProblemError("not-found", "there is no such job of this device")

@@ -19,6 +19,7 @@ from db.farm.fronts import Fronts
 from db.farm.idempotency import Idempotency
 from db.farm.jobs import Jobs
 from db.farm.measurements import Measurements
+from db.farm.notices import BoardNotices
 from db.farm.results import Results
 from db.farm.retention import Retention
 from db.farm.runs import Runs
@@ -74,6 +75,10 @@ class Farm:
         """
         engine = open_engine(address_of(path_or_url), connections=connections, durable=True)
         return cls(engine, now)
+
+    def board_notices(self, told: Callable[[str], None]) -> BoardNotices:
+        """Hears of boards that may have work, from every process that shares the database."""
+        return BoardNotices(self._transactions.engine, told)
 
     def close(self) -> None:
         """Close every connection; nothing of it must be used any more."""

@@ -35,6 +35,7 @@ from db.farm.leases import (
     held_job,
     is_repeat,
     lock_board,
+    outlook_of,
     require_newest,
     shared_with,
     take,
@@ -66,6 +67,8 @@ MOST_PRIORITY = 100
 MOST_ATTEMPTS = 10
 #: Lapsed and spent jobs that one claim clears away before it takes its own.
 _CLEARED = 20
+#: A claim notes that the board has called, at most this often, as :mod:`db.farm.boards` does.
+_SEEN_AGAIN = timedelta(seconds=10)
 _WORK = frozenset({JobKind.PROPOSE, JobKind.SOLVE})
 
 
@@ -115,6 +118,11 @@ class Jobs:
         """The job of an id; ``AbsentError`` if there is none."""
         with self._transactions.read() as session:
             return _job(session, job_id, self._now())
+
+    def board_of(self, job_id: str) -> str | None:
+        """The board that is to measure a job; None for other jobs, and where there is none."""
+        with self._transactions.read() as session:
+            return session.scalar(select(JobRow.board_id).where(JobRow.id == job_id))
 
     def attempts(self, job_id: str) -> tuple[Attempt, ...]:
         """All claims of a job, oldest first."""
@@ -186,16 +194,23 @@ class Jobs:
         there is no such board.
         """
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
+        # Nearly every look finds nothing, or a job that is plainly next: one read says which.
+        with self._transactions.read() as session:
+            outlook = outlook_of(session, board_id, self._now())
+        if outlook.nothing:
+            return None
         with self._transactions.write() as session:
             now = self._now()
             board = lock_board(session, board_id)
-            board.last_seen = now
+            if board.last_seen is None or now - board.last_seen >= _SEEN_AGAIN:
+                board.last_seen = now
             if board.state != BoardState.ACTIVE:
                 return None
-            clear_the_way(session, JobRow.board_id == board_id, now, _CLEARED)
+            if outlook.to_clear:
+                clear_the_way(session, JobRow.board_id == board_id, now, _CLEARED)
             of_board = (JobRow.board_id == board_id) & ~board_is_busy(board_id)
             claim = take(session, of_board, shown_text(owner), lease_s, now)
-            if claim is not None:
+            if claim is not None or not outlook.shared:
                 return claim
             # Nothing of its own: it stands in for other boards of its runs.
             clear_the_way(session, shared_with(board_id), now, _CLEARED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, exists, insert, select, update
@@ -24,6 +25,7 @@ from db.farm.lifecycle import (
 from db.farm.rows import job_of
 from db.farm.states import AttemptEnd, EventKind, JobKind, JobState, RunState
 from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunBoardRow, RunRow
+from db.transactions import table_of
 from mapper.errors import Problem
 
 _FRESH = {"populate_existing": True, "synchronize_session": False}
@@ -39,6 +41,47 @@ def lock_board(session: Session, board_id: str) -> BoardRow:
     if row is None:
         raise absent("board", board_id)
     return row
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a claim for a board will find. ``to_clear``: jobs of its own stand in the way, with a
+    lease that ran out or no attempt left; ``shared``: there is something in runs that it stands
+    in for."""
+
+    own: bool
+    to_clear: bool
+    shared: bool
+
+    @property
+    def nothing(self) -> bool:
+        """Whether a claim need not be tried."""
+        return not (self.own or self.to_clear or self.shared)
+
+
+def outlook_of(session: Session, board_id: str, now: datetime) -> Outlook:
+    """Without a lock, so that it may be over when the claim comes: whoever asks looks again.
+
+    ``AbsentError`` if there is no such board.
+    """
+    own = JobRow.board_id == board_id
+    waiting = (
+        (JobRow.state == JobState.QUEUED) & JobRow.held.is_(False) & (JobRow.not_before <= now)
+    )
+    lapsed = (JobRow.state == JobState.LEASED) & (JobRow.lease_until < now)
+    spent = waiting & (JobRow.attempt >= JobRow.max_attempts)
+    row = session.execute(
+        select(
+            exists().where(own, waiting),
+            exists().where(own, lapsed | spent),
+            exists().where(shared_with(board_id), waiting | lapsed),
+        )
+        .select_from(BoardRow)
+        .where(BoardRow.id == board_id)
+    ).one_or_none()
+    if row is None:
+        raise absent("board", board_id)
+    return Outlook(*row)
 
 
 def take(
@@ -81,7 +124,7 @@ def take(
     if row is None:
         return None
     session.execute(
-        insert(JobAttemptRow).values(
+        insert(table_of(JobAttemptRow)).values(
             job_id=row.id, attempt=row.attempt, owner=owner, claimed_at=now, reason=""
         )
     )

@@ -25,6 +25,7 @@ from db.farm.states import (
     require_step,
 )
 from db.farm.tables import EventRow, JobAttemptRow, JobRow, RunRow
+from db.transactions import table_of
 from mapper.measurement import OUTCOME_KINDS
 
 MAX_ATTEMPTS = 3
@@ -79,7 +80,7 @@ def add_event(
     """Store an event of a run or a board whose row the caller holds locked."""
     checked_json("event", payload, MAX_EVENT_BYTES)
     session.execute(
-        insert(EventRow).values(
+        insert(table_of(EventRow)).values(
             run_id=run_id, board_id=board_id, kind=kind, payload=dict(payload), at=now
         )
     )
@@ -147,10 +148,9 @@ def end_attempt(
 ) -> None:
     """Note how the job's newest attempt ended."""
     session.execute(
-        update(JobAttemptRow)
+        update(table_of(JobAttemptRow))
         .where(JobAttemptRow.job_id == job.id, JobAttemptRow.attempt == job.attempt)
-        .values(ending=ending, ended_at=now, reason=shown_text(reason)),
-        execution_options={"synchronize_session": False},
+        .values(ending=ending, ended_at=now, reason=shown_text(reason))
     )
 
 

@@ -25,6 +25,7 @@ from db.farm.checking import (
 )
 from db.farm.identifiers import JOB_PREFIX, new_identifiers
 from db.farm.lifecycle import job_values
+from db.farm.notices import notify_boards
 from db.farm.run_records import DeviceState, Proposal, ProposedCandidate, StudySpec
 from db.farm.states import JobKind, RunState
 from db.farm.tables import JobRow, RunArtifactRow, RunRow, RunStudyRow
@@ -133,7 +134,7 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
         session, CandidateRow, [_candidate_values(candidates[name]) for name in sorted(candidates)]
     )
     ids = new_identifiers(JOB_PREFIX, now, len(proposal.candidates))
-    return _insert_all(
+    added = _insert_all(
         session,
         JobRow,
         [
@@ -141,6 +142,9 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
             for job_id, candidate in zip(ids, proposal.candidates, strict=True)
         ],
     )
+    if added:
+        notify_boards(session, run)
+    return added
 
 
 def other_device_study(
@@ -148,13 +152,17 @@ def other_device_study(
 ) -> int:
     """The study that a measurement belongs to: the job's, or its like on another device where
     the facts contradict those that name the job's device."""
-    study = session.get(StudyRow, job.study_id)
-    device = None if study is None else session.get(DeviceRow, study.device_id)
-    if study is None or device is None:
+    device = session.execute(
+        select(DeviceRow.name, DeviceRow.facts)
+        .join(StudyRow, StudyRow.device_id == DeviceRow.id)
+        .where(StudyRow.id == job.study_id)
+    ).one_or_none()
+    if device is None or job.study_id is None:
         raise StoreError(f"job {job.id} has lost its study")
     seen = {name: facts.get(name, value) for name, value in device.facts.items()}
     if seen == device.facts:
-        return study.id
+        return job.study_id
+    study = session.get_one(StudyRow, job.study_id)
     device_id = _device(session, DeviceState(device.name, seen))
     key = {
         "program_hash": study.program_hash,
