@@ -8,7 +8,7 @@ PEERS  := .venv-peers
 PEERS_STAMP := $(PEERS)/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test lint format golden peers lock chaos clean
+.PHONY: help venv dev demo test lint format golden peers lock audit chaos clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -74,6 +74,11 @@ lock: venv  ## resolve pyproject.toml anew into requirements.lock (all platforms
 	$(BIN)/uv pip compile bench/peers/requirements.in --quiet --universal --generate-hashes \
 	    --constraint requirements.lock --no-annotate \
 	    --python-version 3.11 --custom-compile-command 'make lock' -o bench/peers/requirements.lock
+
+audit: dev  ## known vulnerabilities of what is locked (needs PyPI), and its SBOM in build/
+	mkdir -p build
+	$(BIN)/cyclonedx-py requirements requirements-farm.lock -o build/sbom.json
+	$(BIN)/pip-audit --requirement requirements-farm.lock --require-hashes --disable-pip --strict
 
 chaos: dev  ## ten minutes of a farm whose processes are killed, frozen and stopped at random
 	$(BIN)/python -m tests.chaos.campaign --seconds 600
