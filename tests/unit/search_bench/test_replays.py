@@ -23,7 +23,7 @@ from nestmap.search_bench.tables import summaries, table, verdict
 from nestmap.space_bench.cases import ROOT
 from tests.unit.tuning.fakes import TINY, ScriptedDevice, timed
 
-A100 = ROOT / "bench" / "recordings" / "hub_convolution_a100.json.gz"
+RECORDINGS = ROOT / "bench" / "recordings"
 POINTS = 24
 
 
@@ -156,8 +156,11 @@ def test_suggestions_of_others_become_the_nearest_rows_that_are_left(layer: Reco
     assert nearest_row(layer, places, range(POINTS)) is None
 
 
-def test_a_published_recording_is_its_whole_space() -> None:
-    arena = Arena.of(read_recording(A100))
-    assert arena.recording.complete
-    assert arena.candidates.listed is not None
-    assert len(arena.candidates.listed) == arena.recording.rows == 4362
+@pytest.mark.parametrize("name", ["hub_convolution_a100", "vgg16_7_quick_partial_pocl"])
+def test_recordings_of_the_repository_can_be_replayed(name: str) -> None:
+    arena = Arena.of(read_recording(RECORDINGS / f"{name}.json.gz"))
+    listed = arena.candidates.listed
+    assert listed is not None and arena.space is not None
+    assert len(listed) == arena.recording.rows >= 300
+    assert arena.recording.complete == name.startswith("hub")
+    assert len(own_trace(arena, "random", 0, 5).rows) == 5
