@@ -84,8 +84,8 @@ class EventLines:
     """Server-sent events (WHATWG HTML, section 9.2.6) with ids that are numbers.
 
     ``last`` is the id of the last event heard, ``retry_s`` what the service wants between two
-    connections, ``alive`` whether anything was heard since :meth:`again`, ``fruitless`` how many
-    connections in a row said nothing.
+    connections, ``alive`` whether an event or a heartbeat was heard since :meth:`again`,
+    ``fruitless`` how many connections in a row said nothing.
     """
 
     def __init__(self, after: int = 0) -> None:
@@ -107,11 +107,11 @@ class EventLines:
 
     def feed(self, piece: bytes) -> Iterator[RunEvent]:
         """The events that end in this piece; ServiceError for what is none."""
-        self.alive = self.alive or bool(piece)
         for line in self._lines.feed(piece):
             if not line:
                 found = self._event()
                 if found is not None:
+                    self.alive = True
                     self.ended = found.kind == "end"
                     yield found
                 continue
@@ -121,6 +121,7 @@ class EventLines:
             self._field(line)
 
     def _field(self, line: bytes) -> None:
+        self.alive = self.alive or line.startswith(b":")  # a heartbeat
         try:
             name, _, value = line.decode("utf-8").partition(":")
         except UnicodeDecodeError:
