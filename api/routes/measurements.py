@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
@@ -32,6 +32,7 @@ from api.schemas.measurements import (
 from api.selections import Filters
 from api.services import PrincipalOf, Services, ServicesOf
 from api.streaming import Stream, begun
+from db.farm.fronts import StudiedPoint
 from db.farm.selection import Selection
 from mapper.errors import InputError
 
@@ -83,7 +84,7 @@ async def list_studies(
     after = 0 if key is None else int(key[0])
     found = await services.database(services.farm.catalogue.studies, after=after, limit=limit + 1)
     items, more = found[:limit], len(found) > limit
-    names = await _device_names(services)
+    names = await _device_names(services, (study.device_id for study in items))
     return StudyPage(
         items=[StudyDocument.of(study, names.get(study.device_id, "")) for study in items],
         next=encode_cursor("studies", (items[-1].id,)) if more else None,
@@ -100,7 +101,7 @@ async def get_study(study_id: MeasurementPath, services: ServicesOf) -> StudyDoc
         found = await services.database(services.farm.store.study, study_id)
     except InputError:
         raise not_found("study", str(study_id)) from None
-    names = await _device_names(services)
+    names = await _device_names(services, [found.device_id])
     return StudyDocument.of(found, names.get(found.device_id, ""))
 
 
@@ -119,7 +120,7 @@ async def list_measurements(
         newest_first=filters.order == "newest",
     )
     items, more = found[: filters.limit], len(found) > filters.limit
-    names = await _device_names(services)
+    names = await _device_names(services, (item.device_id for item in items))
     last = items[-1].measurement.id if items else 0
     return MeasurementPage(
         items=[MeasurementDocument.of(item, names.get(item.device_id, "")) for item in items],
@@ -161,7 +162,7 @@ async def get_measurement(
 ) -> MeasurementDocument:
     """With every trial."""
     found = await services.database(services.farm.measurements.measurement, measurement_id)
-    names = await _device_names(services)
+    names = await _device_names(services, [found.device_id])
     return MeasurementDocument.of(found, names.get(found.device_id, ""))
 
 
@@ -171,10 +172,15 @@ async def get_front(filters: Annotated[FrontFilters, Query()], services: Service
 
     With `max_memory_bytes` and `max_time_ms` only what lies within them.
     """
-    selection = await services.database(filters.selection)
-    found = await services.database(services.farm.fronts.front, selection)
-    outcomes = await services.database(services.farm.measurements.counts, selection)
-    names = await _device_names(services)
+    farm = services.farm
+
+    def look() -> tuple[tuple[StudiedPoint, ...], dict[str, int], dict[int, str]]:
+        selection = filters.selection()
+        front = farm.fronts.front(selection)
+        names = farm.catalogue.device_names(point.device_id for point in front)
+        return front, farm.measurements.counts(selection), names
+
+    found, outcomes, names = await services.database(look)
     # What beats a point within the bounds lies within them itself, so that the front of the
     # part is the part of the front.
     points = [
@@ -261,6 +267,6 @@ async def _chunks(services: Services, chunks: Iterator[bytes]) -> AsyncIterator[
         yield chunk
 
 
-async def _device_names(services: Services) -> dict[int, str]:
-    devices = await services.database(services.farm.store.devices)
-    return {device.id: device.name for device in devices}
+async def _device_names(services: Services, ids: Iterable[int]) -> dict[int, str]:
+    """Of those that are shown: a farm has many devices."""
+    return await services.database(services.farm.catalogue.device_names, ids)

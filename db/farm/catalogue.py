@@ -11,10 +11,11 @@ from db.farm.checking import checked_hash, checked_integer, checked_limit, check
 from db.farm.tables import RunArtifactRow, RunRow
 from db.records import CandidateRecord, StoredProgram, Study
 from db.store import stored_study
-from db.tables import CandidateRow, ProgramRow, StudyRow
+from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
 from db.transactions import Transactions
 
 MOST_CANDIDATES = 1_000
+_AT_ONCE = 500
 
 
 class Catalogue:
@@ -49,6 +50,17 @@ class Catalogue:
         )
         with self._transactions.read() as session:
             return tuple(map(stored_study, session.scalars(rows)))
+
+    def device_names(self, ids: Iterable[int]) -> dict[int, str]:
+        """The names of these devices, by id; those that are not there are left out."""
+        wanted = sorted(set(ids))
+        found: dict[int, str] = {}
+        with self._transactions.read() as session:
+            for start in range(0, len(wanted), _AT_ONCE):
+                part = wanted[start : start + _AT_ONCE]
+                rows = select(DeviceRow.id, DeviceRow.name).where(DeviceRow.id.in_(part))
+                found.update((device_id, name) for device_id, name in session.execute(rows))
+        return found
 
     def candidates(self, ids: Iterable[str]) -> dict[str, CandidateRecord]:
         """Those of these candidates that are stored, by id; at most 1,000 of them."""

@@ -109,13 +109,17 @@ class Measurements:
 
     def counts(self, selection: Selection) -> dict[str, int]:
         """How many measurements ended in each kind of outcome, kinds of none included."""
-        rows = (
-            select(MeasurementRow.kind, func.count())
-            .where(MeasurementRow.study_id.in_(studies_of(selection)), *conditions_of(selection))
-            .group_by(MeasurementRow.kind)
+        row = MeasurementRow
+        meant = (row.study_id.in_(studies_of(selection)), *conditions_of(selection))
+        # Only what is timed has a time, so that the index of the front counts them: of 100,000
+        # no row is looked at. What failed is few.
+        timed = select(func.count()).where(*meant, row.time_ms.is_not(None))
+        failed = (
+            select(row.kind, func.count()).where(*meant, row.time_ms.is_(None)).group_by(row.kind)
         )
         with self._transactions.read() as session:
-            found = {kind: count for kind, count in session.execute(rows)}
+            found = {kind: count for kind, count in session.execute(failed)}
+            found["timed"] = session.execute(timed).scalar_one()
             return {kind: found.get(kind, 0) for kind in OUTCOME_KINDS}
 
     def improvements(self, selection: Selection, *, limit: int = 1_000) -> tuple[Improvement, ...]:
