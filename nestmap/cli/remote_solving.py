@@ -115,14 +115,11 @@ def _codes_of(assignment: Assignment) -> Assignment:
 def assignment_of(request: Request, item: Mapping[str, Any]) -> Assignment:
     """A mapping of the service in the space that was derived here; ServiceError where it is in
     another: then the service is of another version."""
-    fields = dict(item)
+    fields = {name: value for name, value in item.items() if name != "number"}
     tuning_space = request.subject.tuning_space
     try:
         if tuning_space is not None:
-            if "number" not in {variable.name for variable in tuning_space.parameters}:
-                fields.pop("number", None)
             return configuration_from_json(tuning_space, json.dumps(fields))
-        fields.pop("number", None)
         fields = {name: value for name, value in fields.items() if value is not None}
         return assignment_from_json(request.space, fields)
     except InputError as error:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
-from mapper.errors import DeviceError, LimitError, NestmapError, Problem
+from mapper.errors import DeviceError, NestmapError, Problem
 from mapper.pipeline import Subject, derive_space
 from mapper.profiles import load_profile, profile_names
 from nestmap.cli.output import note
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from nestmap.tuning.display import ProgressDisplay
 
 MOST_DEVICES = 10_000
-#: So long a cancelled run may take to end: what is being measured is measured to its end.
-CANCEL_S = 120.0
+#: So long a cancelled run is waited for: what is being measured is measured to its end.
+CANCEL_S = 5.0
 _POLL_S = 0.2
 _ENDED = ("finished", "failed", "cancelled")
 
@@ -69,10 +69,10 @@ def tune_there(
         document = first.layer.to_json()
         question["variants"] = [subject.variant for subject in wanted.subjects]
     run = service.create_run(board["id"], {"document": document}, **question)
-    note(f"run {run['id']} on {board['name']}, {board['id']}")
     watched = _Watched(service, wanted.subjects, display)
     with display:
         try:
+            note(f"run {run['id']} on {board['name']}, {board['id']}")
             for event in service.run_events(run["id"]):
                 watched.hear(event)
         except KeyboardInterrupt:
@@ -209,7 +209,7 @@ def _cancel(service: Client, run: str) -> None:
     end = time.monotonic() + CANCEL_S
     while found["state"] not in _ENDED:
         if time.monotonic() > end:
-            allowed = f"{CANCEL_S:g} s"
-            raise LimitError(Problem("", "a cancelled run does not end", run, allowed))
+            note(f"run {run} is still being cancelled: this is what was measured so far")
+            return
         time.sleep(_POLL_S)
         found = service.run(run)
