@@ -173,7 +173,7 @@ def _count(result: Result, block: _Block, verdicts: Sequence[list[Fault | None]]
     for position, drawn in enumerate(block.drawn):
         faults = [fault for verdict in verdicts if (fault := verdict[position]) is not None]
         outcomes["right" if not faults else faults[0].label] += 1
-        if faults:
+        if not all(fault.of_judge for fault in faults):
             result.failures.append(
                 Failure(
                     drawn.number,

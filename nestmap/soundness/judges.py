@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, Self
 
-from mapper.measurement import Timed, outcome_detail, outcome_kind
+from mapper.measurement import Crash, Outcome, Timed, outcome_detail, outcome_kind
 from nestmap.soundness.cases import Case
 from worker.measuring import MeasuringChild
 from worker.measuring import Protocol as Runs
@@ -22,6 +22,9 @@ _ONCE = Runs(warmup=0, repetitions=1, max_repetitions=1, slow_after_ms=0.0, budg
 #: Long for programs of a few hundred elements, so that a busy machine is no failure.
 _TIMEOUT_S = 60.0
 _SHOWN_FINDINGS = 3
+#: PoCL's plainest way to make a work-group of work-items: loops, which it does not vectorise.
+_PLAIN_WORK_GROUPS = {"POCL_WORK_GROUP_METHOD": "workitemloops"}
+COMPILER_CRASH = "right, where its compiler does not crash"
 
 
 class JudgeName(StrEnum):
@@ -38,6 +41,8 @@ class Fault:
     judge: str
     kind: str
     message: str
+    #: The judge itself has failed, and shown in another way that the case is right.
+    of_judge: bool = False
 
     @property
     def label(self) -> str:
@@ -80,13 +85,17 @@ class PoclJudge:
     """Runs cases on the machine's OpenCL device in a child; a context manager."""
 
     def __init__(self, device: str = "host") -> None:
+        self._device = device
         self._child = MeasuringChild(device)
+        self._plain: MeasuringChild | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._child.close()
+        if self._plain is not None:
+            self._plain.close()
 
     def facts(self) -> dict[str, str]:
         """Driver, versions and machine."""
@@ -97,12 +106,25 @@ class PoclJudge:
         return [self._one(case) for case in cases]
 
     def _one(self, case: Case) -> Fault | None:
-        self._child.upload_workload("case", case.inputs, case.expected)
-        outcome = self._child.measure(
-            case.plan, workload="case", protocol=_ONCE, timeout_s=_TIMEOUT_S
-        )
+        outcome = _outcome(self._child, case)
         if isinstance(outcome, Timed):
             return None
         detail = outcome_detail(outcome)
         message = str(detail.get("message", detail))
+        if isinstance(outcome, Crash) and self._is_right_without_vectors(case):
+            return Fault(JudgeName.POCL.value, COMPILER_CRASH, message, of_judge=True)
         return Fault(JudgeName.POCL.value, outcome_kind(outcome), message)
+
+    def _is_right_without_vectors(self, case: Case) -> bool:
+        """Whether the same source runs right where PoCL does not vectorise work-groups.
+
+        LLVM dies of some loops then (PoCL 3.0-rc2 with LLVM 14: docs/soundness.md).
+        """
+        if self._plain is None:
+            self._plain = MeasuringChild(self._device, environment=_PLAIN_WORK_GROUPS)
+        return isinstance(_outcome(self._plain, case), Timed)
+
+
+def _outcome(child: MeasuringChild, case: Case) -> Outcome:
+    child.upload_workload("case", case.inputs, case.expected)
+    return child.measure(case.plan, workload="case", protocol=_ONCE, timeout_s=_TIMEOUT_S)

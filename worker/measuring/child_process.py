@@ -9,7 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from mapper.errors import DeviceError, Problem
@@ -17,6 +19,7 @@ from worker.measuring.wire import BadMessage, DeadlinePassed, StreamEnded, recei
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 MEASURING_CHILD = "worker.measuring.child_main"
+NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 _STDERR_CHARACTERS = 2000
 #: How long a killed process may take to go; only a stuck driver takes longer.
 _KILL_GRACE_S = 5.0
@@ -50,10 +53,17 @@ class ChildProcess:
     """A child in a session of its own, with private caches, killed as a whole group.
 
     ``directory`` is private to this child and removed with it. Requests and replies have
-    deadlines on the monotonic clock. ``module`` is what the child runs.
+    deadlines on the monotonic clock. ``module`` is what the child runs, ``environment`` what it
+    has beside the parent's.
     """
 
-    def __init__(self, device: str, directory: Path, module: str = MEASURING_CHILD) -> None:
+    def __init__(
+        self,
+        device: str,
+        directory: Path,
+        module: str = MEASURING_CHILD,
+        environment: Mapping[str, str] = NOTHING_MORE,
+    ) -> None:
         self._directory = tempfile.TemporaryDirectory(
             prefix="child-", dir=directory, ignore_cleanup_errors=True
         )
@@ -74,7 +84,7 @@ class ChildProcess:
                     stdout=subprocess.PIPE,
                     stderr=stderr,
                     bufsize=0,
-                    env=_environment(private),
+                    env=_environment(private) | dict(environment),
                     pass_fds=(lifeline,),
                     start_new_session=True,
                 )

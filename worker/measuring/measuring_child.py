@@ -25,6 +25,7 @@ from worker.measuring.checks import (
 )
 from worker.measuring.child_process import (
     MEASURING_CHILD,
+    NOTHING_MORE,
     ChildDied,
     ChildProcess,
     ChildTimedOut,
@@ -73,6 +74,7 @@ class MeasuringChild:
         start_timeout_s: float = 60.0,
         probe_timeout_s: float = 60.0,
         child_module: str = MEASURING_CHILD,
+        environment: Mapping[str, str] = NOTHING_MORE,
     ) -> None:
         self._device = device
         self._golden = golden or golden_kernel()
@@ -80,6 +82,7 @@ class MeasuringChild:
         self._start_timeout_s = start_timeout_s
         self._probe_timeout_s = probe_timeout_s
         self._child_module = child_module
+        self._environment = environment
         self._directory = tempfile.TemporaryDirectory(
             prefix="nestmap-measuring-", ignore_cleanup_errors=True
         )
@@ -306,7 +309,9 @@ class MeasuringChild:
     def _start(self) -> ChildProcess:
         """Start a child and probe it; raises DeviceError (not there) or _ProbeFailed."""
         self.starts += 1
-        self._child = ChildProcess(self._device, Path(self._directory.name), self._child_module)
+        self._child = ChildProcess(
+            self._device, Path(self._directory.name), self._child_module, self._environment
+        )
         try:
             self._probe(self._child)
         except BaseException:
