@@ -81,12 +81,15 @@ class Board:
         """Ask for work, do it, and again."""
         facts = {"device": {"name": "simulated"}, "state": "healthy"}
         asking = {"protocol": 1, "agent_version": VERSION, "facts": facts, "health": facts}
-        path = f"/v1/devices/{self._id}/lease?wait={self._crew.wait_s}"
+        # Boards of a farm do not ask in step: the first poll ends some time within its span.
+        wait_s = self._drawn.randint(1, self._crew.wait_s)
         try:
             await asyncio.sleep(self._drawn.random() * self._crew.ramp_s)
             self._tally.first_polls += 1
             while True:
-                found = await self._call("lease", path, asking, self._crew.wait_s + _CALL_S)
+                path = f"/v1/devices/{self._id}/lease?wait={wait_s}"
+                found = await self._call("lease", path, asking, wait_s + _CALL_S)
+                wait_s = self._crew.wait_s
                 if found is None:
                     await self._pause()
                 elif found[0] == 200:

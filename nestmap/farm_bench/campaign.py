@@ -32,6 +32,7 @@ SCHEMA = "nestmap/bench-farm/1"
 _SETTLE_S = 3.0
 _ENDS_WITHIN_S = 90.0
 _BOARD_PROCESSES = 2
+_ARRIVE_A_SECOND = 40.0
 
 Say = Callable[[str], None]
 
@@ -112,7 +113,9 @@ def _pick_up(
 ) -> dict[str, Any]:
     address, port = api.address
     say(f"{sizes_.boards} boards enrol")
-    crew = Crew(address, port, [], "", median_s=sizes_.median_s, seed=sizes_.seed)
+    crew = Crew(address, port, [], "",
+                median_s=sizes_.median_s, seed=sizes_.seed,
+                ramp_s=sizes_.boards / _ARRIVE_A_SECOND)  # fmt: skip
     workers = max(sizes_.workers, default=0) if host.broker else 0
     with contextlib.ExitStack() as stack:
         with Injector(host.store, "enrolling") as injector:
@@ -128,7 +131,7 @@ def _pick_up(
         for rate in sizes_.rates:
             for number in range(sizes_.runs):
                 label = f"open-{rate:g}-{number}"
-                open_loops.append(_open_loop(host, roots, crew, sizes_, rate, label, say))
+                open_loops.append(_open_loop(host, api, roots, crew, sizes_, rate, label, say))
         found: dict[str, Any] = {
             "enrolled_a_second": round(len(boards) / enrol_s, 1), "open_loops": open_loops
         }  # fmt: skip
@@ -142,6 +145,7 @@ def _pick_up(
 
 def _open_loop(
     host: Host,
+    api: Api,
     roots: dict[str, list[int]],
     crew: Crew,
     sizes_: Sizes,
@@ -157,8 +161,9 @@ def _open_loop(
         ids = [board for board, _ in crew.boards]
         planned = injector.plan(ids, count)
         with serving(crew, _BOARD_PROCESSES, host.folder, host.environment, label) as crews:
+            waiting = services.wait_for_boards(api, sizes_.boards)
             time.sleep(_SETTLE_S)
-            say(f"{label}: {rate:g} jobs a second for {sizes_.seconds:g} s")
+            say(f"{label}: {waiting} boards wait; {rate:g} jobs a second for {sizes_.seconds:g} s")
             began_ns = time.monotonic_ns()
             with Meter(roots | {"simulated boards": crews.pids}) as meter:
                 injected = injector.at_rate(planned, rate, sizes_.seed)
@@ -172,6 +177,7 @@ def _open_loop(
     commits = [(one.claimable_ns - one.began_ns) / 1e6 for one in injected]
     found = {
         "offered_a_second": rate,
+        "boards_waiting_before": waiting,
         "seconds": round(span_s, 1),
         "stored_a_second": round(
             results_a_second(crews.seen, began_ns, began_ns + int(span_s * 1e9)), 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from mapper.errors import StoreError
 from nestmap.farm_bench.processes import Service
 
 _ANSWER_S = 600.0
+_BOARDS_S = 90.0
+_NEARLY_ALL = 0.97
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class Host:
         }
         broker = {"NESTMAP_BROKER": self.broker} if self.broker else {}
         return {
-            **kept, "NESTMAP_STORE": self.store, "NESTMAP_LOG_LEVEL": "warning", **broker
+            **kept, "NESTMAP_STORE": self.store, "NESTMAP_LOG_LEVEL": "warning",
+            "NESTMAP_METRICS_OPEN": "true", **broker,
         }  # fmt: skip
 
 
@@ -74,6 +78,21 @@ def api(host: Host, solvers: int) -> Iterator[Api]:
         else:
             raise StoreError(f"the API ended: {service.said()}")
         yield Api(service, url)
+
+
+def wait_for_boards(api: Api, boards: int) -> int:
+    """How many boards wait for work when nearly all do, or when that has taken too long. What a
+    thousand boards cost that come at once is none of what they cost while they wait."""
+    end = time.monotonic() + _BOARDS_S
+    while (waiting := _waiting(api)) < _NEARLY_ALL * boards and time.monotonic() < end:
+        time.sleep(0.5)
+    return waiting
+
+
+def _waiting(api: Api) -> int:
+    text = httpx.get(f"{api.url}/metrics", timeout=_ANSWER_S).raise_for_status().text
+    line = next(line for line in text.splitlines() if line.startswith("nestmap_waiting_boards "))
+    return round(float(line.split()[1]))
 
 
 @contextmanager
