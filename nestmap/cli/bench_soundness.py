@@ -105,7 +105,7 @@ def _keep_failures(
     seen: set[str] = set()
     written: set[tuple[int, str]] = set()
     for failure in result.failures[first:]:
-        faults = tuple(Fault(**fault) for fault in failure.faults)
+        faults = tuple(Fault.of(fault) for fault in failure.faults)
         value: dict[str, Any] = failure.value
         label = faults[0].label
         if (failure.draft, label) in written:

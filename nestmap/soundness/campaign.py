@@ -173,13 +173,14 @@ def _count(result: Result, block: _Block, verdicts: Sequence[list[Fault | None]]
     for position, drawn in enumerate(block.drawn):
         faults = [fault for verdict in verdicts if (fault := verdict[position]) is not None]
         outcomes["right" if not faults else faults[0].label] += 1
-        if not all(fault.of_judge for fault in faults):
+        of_case = [fault for fault in faults if not fault.of_judge]
+        if of_case:
             result.failures.append(
                 Failure(
                     drawn.number,
                     drawn.choices,
                     case_to_json(drawn.case),
-                    [asdict(fault) for fault in faults],
+                    [fault.to_json() for fault in of_case],
                 )
             )
     result.outcomes = dict(outcomes)

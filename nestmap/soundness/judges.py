@@ -7,7 +7,7 @@ is a compiler and a device: it finds what a simulator runs and a compiler takes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, Self
@@ -48,6 +48,15 @@ class Fault:
     def label(self) -> str:
         """Names the sort of fault."""
         return f"{self.judge}: {self.kind}"
+
+    def to_json(self) -> dict[str, str]:
+        """For files of results."""
+        return {"judge": self.judge, "kind": self.kind, "message": self.message}
+
+    @staticmethod
+    def of(value: Mapping[str, str]) -> Fault:
+        """The fault of :meth:`to_json`."""
+        return Fault(value["judge"], value["kind"], value["message"])
 
 
 class Judge(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import runpy
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,7 @@ def failure_of(judge: FakeJudge) -> Failure:
             continue
         for case, fault in zip(cases, judge.judge(cases), strict=True):
             if fault is not None:
-                return Failure(number, choices, case_to_json(case), [asdict(fault)])
+                return Failure(number, choices, case_to_json(case), [fault.to_json()])
     raise AssertionError("nothing in a hundred drafts")
 
 
@@ -77,7 +76,7 @@ def test_missing_hypothesis_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_folder_of_a_failing_case_shows_it_again(tmp_path: Path) -> None:
     failure = failure_of(FakeJudge(has_barrier))
-    fault = Fault(**failure.faults[0])
+    fault = Fault.of(failure.faults[0])
     place = write_case(tmp_path, SEED, failure.draft, failure.value, [fault])
     (test,) = place.glob("test_*.py")
     case = runpy.run_path(str(test))["CASE"]
