@@ -69,8 +69,10 @@ def test_a_cursor_serves_one_direction(service):
     ("query", "number"),
     [
         ("", 7), ("outcome=timed", 2), ("outcome=crash", 1), ("label=vgg16/7", 7),
-        ("label=vgg16/9", 0), ("mode=strict", 7), ("mode=paper", 0), ("since=2000-01-01T00:00:00Z", 7),
-        ("until=2000-01-01T00:00:00Z", 0), ("study=1", 7), ("study=2", 0), ("layer=vgg16/7", 0),
+        ("label=vgg16/9", 0), ("mode=strict", 7), ("mode=paper", 0),
+        ("since=2000-01-01T00:00:00Z", 7), ("until=2000-01-01T00:00:00Z", 0),
+        ("study=1", 7), ("study=2", 0),
+        ("layer=vgg16/7", 0),
         ("program=" + "0" * 64, 0),
     ],
 )  # fmt: skip
