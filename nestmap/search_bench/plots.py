@@ -108,7 +108,7 @@ def write_plots(
 ) -> list[Path]:
     """The plots that a recording's runs allow."""
     name = arena.recording.name
-    stem = name.replace("/", "-").lower()
+    stem = name.replace("/", "-").replace("@", "-").lower()
     texts = {
         f"search-{stem}-evaluations.svg": by_evaluations(name, found),
         f"search-{stem}-seconds.svg": by_seconds(name, arena, runs, found),
