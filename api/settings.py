@@ -48,7 +48,8 @@ class Settings(BaseSettings):
     """Most seconds that one piece of solving may take."""
 
     lease_poll_s: float = Field(default=0.1, ge=0.01, le=60)
-    """How often the queue is looked at for waiting boards, all of them in one query."""
+    """How often the queue is looked at for waiting boards, all of them in one query; once a second
+    at most while PostgreSQL gives notice of new work."""
     max_long_poll_s: float = Field(default=50.0, ge=0, le=300)
     sweep_s: float = Field(default=1.0, ge=0.05, le=60)
     """How often leases that ran out are ended."""

@@ -165,8 +165,10 @@ class Board:
         except CallFailed as failure:
             self._tally.errors[f"{what} {failure}"] += 1
             return None
-        if what == "heartbeat" and found[0] == 409:
-            self._tally.late_heartbeats += 1
+        if found[0] == 409 and what in ("heartbeat", "result"):
+            # Somebody else has the job, or it has ended: to be dropped, not tried again.
+            self._tally.late_heartbeats += what == "heartbeat"
+            self._tally.errors["result 409"] += what == "result"
             return found
         if found[0] not in (200, 204):
             self._tally.errors[f"{what} {found[0]}"] += 1
