@@ -167,8 +167,10 @@ class Board:
             return None
         if found[0] == 409 and what in ("heartbeat", "result"):
             # Somebody else has the job, or it has ended: to be dropped, not tried again.
-            self._tally.late_heartbeats += what == "heartbeat"
-            self._tally.errors["result 409"] += what == "result"
+            if what == "heartbeat":
+                self._tally.late_heartbeats += 1
+            else:
+                self._tally.errors["result 409"] += 1
             return found
         if found[0] not in (200, 204):
             self._tally.errors[f"{what} {found[0]}"] += 1

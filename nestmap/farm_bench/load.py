@@ -47,6 +47,7 @@ _PROGRAM_HASH = content_hash(canonical_json({"bench": "farm"}))
 _LEASE_S = 3_600.0
 _THREADS = 6
 _CLAIMS = 5
+_RUNS = 10
 #: As long as a kernel's source is.
 _SOURCE_BYTES = 6_000
 
@@ -116,12 +117,13 @@ class Injector:
         def one(number: int) -> Planned | None:
             board_id = boards[number % len(boards)]
             new = NewRun(board_id, self._label, OWNER, {}, budget_candidates=each)
-            run = self.farm.runs.create(new).value
-            job = self.farm.jobs.of_run(run.id)[0]
-            claim = self._claimed(job.id)
-            if claim is None:  # a solver worker was quicker: it finds no layer, and the run fails
-                return None
-            return Planned(run.id, board_id, claim.lease, number)
+            for _ in range(_RUNS):
+                run = self.farm.runs.create(new).value
+                claim = self._claimed(self.farm.jobs.of_run(run.id)[0].id)
+                if claim is not None:
+                    return Planned(run.id, board_id, claim.lease, number)
+                # A solver worker was quicker: it finds no layer, and the run fails. Another one.
+            return None
 
         return [planned for planned in self._pool.map(one, range(count)) if planned is not None]
 
