@@ -17,6 +17,8 @@ from api.solver_pool import PoolSettings, SolverLimits, SolverPool, SolverProble
 from tests.unit.tasks.child_replies import HIGH_LEVEL
 
 MIB = 2**20
+#: No part of a page is an answer, where a count may be "at least so many".
+PAGE = {"kind": "mappings", "subject": {"name": "vgg16/7"}, "variant": "direct", "limit": 400}
 SLOW = {"kind": "waterfall", "subject": {"name": "vgg16/24"}, "variant": "partial", "joint": True}
 
 
@@ -105,16 +107,26 @@ def test_memory_that_is_not_there_is_a_reason_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("limits", "reason"),
-    [(SolverLimits(cpu_s=1, wall_s=60), "cpu"), (SolverLimits(cpu_s=60, wall_s=0.5), "time")],
+    ("request_", "limits", "reason"),
+    [
+        (SLOW, SolverLimits(cpu_s=1, wall_s=60), "cpu"),
+        (PAGE, SolverLimits(cpu_s=60, wall_s=0.3), "time"),
+    ],
 )
-def test_time_is_over_when_it_is_over(limits: SolverLimits, reason: str):
+def test_time_is_over_when_it_is_over(request_: dict[str, Any], limits: SolverLimits, reason: str):
     async def work(pool: SolverPool) -> SolverProblem:
         with pytest.raises(SolverProblem) as found:
-            await pool.ask(SLOW, limits)
+            await pool.ask(request_, limits)
         return found.value
 
     assert in_pool(work).reason == reason
+
+
+def test_what_was_counted_when_time_was_over_is_told():
+    async def work(pool: SolverPool) -> dict[str, Any]:
+        return (await pool.ask(SLOW, SolverLimits(wall_s=0.5))).end
+
+    assert in_pool(work)["complete"] is False
 
 
 def test_a_cancelled_child_is_free_within_a_second_and_keeps_what_it_knows():
