@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sqlalchemy import select
 
 from db.farm.checking import checked_hash, checked_integer, checked_limit, checked_text
-from db.farm.tables import RunArtifactRow, RunRow
+from db.farm.tables import RunArtifactRow, RunBoardRow, RunRow
 from db.records import CandidateRecord, StoredProgram, Study
 from db.store import stored_study
 from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
@@ -82,13 +82,15 @@ class Catalogue:
             }
 
     def artifact_is_for_board(self, name: str, board_id: str) -> bool:
-        """Whether a run on this board refers to the artifact."""
+        """Whether a run that this board measures, its own or as a stand-in, refers to the artifact."""
+        board = checked_text("board_id", board_id)
+        shared = select(RunBoardRow.run_id).where(RunBoardRow.board_id == board)
         rows = (
             select(RunArtifactRow.run_id)
             .join(RunRow, RunRow.id == RunArtifactRow.run_id)
             .where(
                 RunArtifactRow.hash == checked_hash("artifact", name),
-                RunRow.board_id == checked_text("board_id", board_id),
+                (RunRow.board_id == board) | RunRow.id.in_(shared),
             )
         )
         with self._transactions.read() as session:

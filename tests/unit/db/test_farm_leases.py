@@ -14,6 +14,7 @@ from mapper.errors import InputError
 from mapper.measurement import Crash
 from tests.unit.db.farm_values import (
     FACTS,
+    SOURCE_HASH,
     Clock,
     claim,
     finish,
@@ -309,6 +310,8 @@ def test_a_run_goes_on_with_a_stand_in_when_its_board_is_lost(farm: Farm, clock:
     run = some_run(farm, board, stand_ins=(other.id,))
     propose(farm, range(4))
     assert set(farm.jobs.waiting_boards()) == {board.id, other.id}
+    assert farm.catalogue.artifact_is_for_board(SOURCE_HASH, other.id)
+    assert not farm.catalogue.artifact_is_for_board(SOURCE_HASH, some_board(farm, "third").id)
     lost, second = claim(farm, board), claim(farm, other)
     assert lost.job.id != second.job.id
     finish(farm, second)
