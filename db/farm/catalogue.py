@@ -82,7 +82,7 @@ class Catalogue:
             }
 
     def artifact_is_for_board(self, name: str, board_id: str) -> bool:
-        """Whether a run that this board measures, its own or as a stand-in, refers to the artifact."""
+        """Whether a run that this board measures, perhaps as a stand-in, refers to the artifact."""
         board = checked_text("board_id", board_id)
         shared = select(RunBoardRow.run_id).where(RunBoardRow.board_id == board)
         rows = (
