@@ -6,7 +6,7 @@ import pytest
 
 from mapper.constraint_rules.predicate import CodeVariable, LocalSizeVariable, Variable
 from mapper.constraint_rules.rule import Mode
-from mapper.errors import InputError
+from mapper.errors import InputError, LimitError
 from mapper.solver.counting import count_mappings
 from mapper.solver.enumeration import enumerate_assignments
 from mapper.solver.space import build_space
@@ -45,9 +45,12 @@ def test_cancellation_stops_soon():
 
 def test_a_time_limit_is_kept():
     space = build_space(published_tree(), Mode.PAPER)
-    with enumerate_assignments(space, time_limit_s=0.2) as found:
-        assert len(list(found)) < 41_094
-    assert found.complete is False
+    try:
+        with enumerate_assignments(space, time_limit_s=0.2) as found:
+            assert len(list(found)) < 41_094
+        assert found.complete is False
+    except LimitError as error:  # a machine so slow that it was over before the first one
+        assert "time limit" in str(error)
 
 
 def test_an_iterator_may_be_dropped():
