@@ -16,6 +16,7 @@ from fastapi import FastAPI
 def serving(app: FastAPI, **options) -> Iterator[str]:
     """The base URL of the application, served by a thread of this process."""
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
