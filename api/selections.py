@@ -36,6 +36,7 @@ class Filters(BaseModel):
         default=None, description="A named layer: all of its variants (`vgg16/7`)"
     )
     program: Hash | None = None
+    candidate: Hash | None = Field(default=None, description="One candidate, in any study")
     label: Label | None = Field(default=None, description="Of a run, or of a study without one")
     mode: Annotated[str, StringConstraints(pattern="^(strict|paper)$")] | None = None
     outcome: _Outcome | None = None
@@ -58,6 +59,7 @@ class Filters(BaseModel):
             programs=programs,
             label=self.label,
             board_id=self.device,
+            candidate_id=self.candidate,
             mode=self.mode,
             kind=self.outcome,
             since=self.since,

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, select
 
-from db.farm.checking import checked_integer, checked_text, checked_time
+from db.farm.checking import checked_hash, checked_integer, checked_text, checked_time
 from db.farm.tables import RunRow, RunStudyRow
 from db.tables import MeasurementRow, StudyRow
 from mapper.errors import InputError, Problem
@@ -22,7 +22,8 @@ class Selection:
 
     ``programs`` are hashes: a layer is the set of its variants' programs. ``label`` is that of
     a run, or of a study that belongs to none. ``board_id`` means studies of that board's runs;
-    ``device_ids`` states of devices as studies know them. ``since`` <= started at < ``until``.
+    ``device_ids`` states of devices as studies know them; ``candidate_id`` one candidate,
+    whichever studies it is in. ``since`` <= started at < ``until``.
     """
 
     study_ids: frozenset[int] | None = None
@@ -31,6 +32,7 @@ class Selection:
     label: str | None = None
     board_id: str | None = None
     device_ids: frozenset[int] | None = None
+    candidate_id: str | None = None
     mode: str | None = None
     kind: str | None = None
     since: datetime | None = None
@@ -47,6 +49,8 @@ class Selection:
                 checked_time(name, time)
         for name in ("study_ids", "programs", "device_ids"):
             _check_named(name, getattr(self, name))
+        if self.candidate_id is not None:
+            checked_hash("candidate_id", self.candidate_id)
         if self.kind is not None and self.kind not in OUTCOME_KINDS:
             allowed = ", ".join(OUTCOME_KINDS)
             raise InputError(Problem("kind", "no such outcome", ascii(self.kind)[:80], allowed))
@@ -78,6 +82,8 @@ def conditions_of(
 ) -> list[ColumnElement[bool]]:
     """What measurements of these studies must meet besides; ``row`` may be an alias."""
     found: list[ColumnElement[bool]] = []
+    if selection.candidate_id is not None:
+        found.append(row.candidate_id == selection.candidate_id)
     if selection.kind is not None:
         found.append(row.kind == selection.kind)
     if selection.since is not None:

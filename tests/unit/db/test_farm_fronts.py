@@ -95,6 +95,11 @@ def test_every_front_equals_the_oracle(farm: Farm, count: int, values: int):
             lambda p: 10 <= p[4] < 30,
         ),
         (Selection(mode="proven"), lambda p: False),
+        (Selection(candidate_id="0" * 64), lambda p: False),
+        *(
+            (Selection(candidate_id=one), lambda p, one=one: p[2] == one)
+            for one in {p[2] for p in points[:2]}
+        ),
     ]
     for selection, fits in selections:
         chosen = [p for p in points if fits(p)]
