@@ -13,8 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.responses import Response
 
-from api import openapi
+from api import dashboard, openapi
 from api.bounded_json import BodyLimit
+from api.dashboard.rendering import error_page, wants_page
 from api.observing import Metrics, RequestLog, route_template, service_logger
 from api.problems import ProblemError, ProblemResponse, pointer_to, problem_of
 from api.request_guard import RequestGuard
@@ -93,6 +94,7 @@ def create_app(
         session.routes.router,
     ):
         app.include_router(router)
+    dashboard.install(app)
     _handle_errors(app)
     app.openapi = lambda: _document(app)
     if settings.telemetry:
@@ -167,7 +169,9 @@ async def _on_solver_problem(request: Request, error: Exception) -> Response:
     return _answer(request, as_problem(error))
 
 
-def _answer(request: Request, error: ProblemError) -> ProblemResponse:
+def _answer(request: Request, error: ProblemError) -> Response:
+    if wants_page(request):
+        return error_page(request, error)
     return ProblemResponse(error, getattr(request.state, "request_id", ""))
 
 

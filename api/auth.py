@@ -119,12 +119,18 @@ class Authenticator:
         token = token_of(request)
         if token is None:
             return None
+        return await self.principal_of_token(token, request.client.host if request.client else "")
+
+    async def principal_of_token(self, token: str, address: str) -> Principal:
+        """Whose token it is; ``address`` is the client's, whose failures are counted.
+
+        Raises ProblemError 401 for one that is not valid, 429 after too many of these.
+        """
         key = hashlib.sha256(token.encode()).digest()
         now = self._clock()
         cached = self._cache.get(key)
         if cached is not None and now - cached[0] < self._cache_s:
             return cached[1]
-        address = request.client.host if request.client else ""
         # A token that was good a moment ago is not shut out by its neighbours behind one NAT.
         if cached is None:
             self._failures.check(address)
@@ -138,6 +144,14 @@ class Authenticator:
         if len(self._cache) > _MAX_CACHED:
             self._cache.popitem(last=False)
         return principal
+
+    def check_failures(self, address: str) -> None:
+        """ProblemError 429 if the address has failed too often to try anything."""
+        self._failures.check(address)
+
+    def count_failure(self, address: str) -> None:
+        """One more failure of this address, of another way to sign in."""
+        self._failures.count(address)
 
 
 class FailureLimit:
@@ -192,7 +206,7 @@ def token_of(request: Request) -> str | None:
     token = _cookie(request.headers.get("cookie", ""))
     if token is None:
         return None
-    if request.method not in _SAFE_METHODS and not _from_this_site(request):
+    if request.method not in _SAFE_METHODS and not from_this_site(request):
         raise ProblemError("forbidden", "a cookie is not accepted from another site")
     return token
 
@@ -209,7 +223,7 @@ def _cookie(header: str) -> str | None:
     return morsel.value
 
 
-def _from_this_site(request: Request) -> bool:
+def from_this_site(request: Request) -> bool:
     """Whether a browser says that a page of this very origin made the request."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:

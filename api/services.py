@@ -12,6 +12,7 @@ from api.database import Database
 from api.observing import Metrics
 from api.operations import Operations
 from api.settings import Settings
+from api.sign_in_codes import SignInCodes
 from api.solver_pool import SolverPool
 from api.solving import Solving
 from api.streaming import OpenStreams
@@ -43,6 +44,7 @@ class Services:
         self.solving = Solving(solver, farm.store, self.database, metrics, settings.solve_time_s)
         self.operations = Operations(farm, self.solving, self.database, logger)
         self.sweeper = Sweeper(farm, self.database, self.bells, metrics, settings, logger, ring)
+        self.sign_in_codes = SignInCodes()
         self.stopping = False
         self.authenticator = Authenticator(
             self._verify,

@@ -20,6 +20,7 @@ from db.farm.idempotency import Idempotency
 from db.farm.jobs import Jobs
 from db.farm.measurements import Measurements
 from db.farm.notices import BoardNotices
+from db.farm.overviews import Overviews
 from db.farm.results import Results
 from db.farm.retention import Retention
 from db.farm.runs import Runs
@@ -57,6 +58,7 @@ class Farm:
         self.measurements = Measurements(transactions)
         self.retention = Retention(transactions, now)
         self.catalogue = Catalogue(transactions)
+        self.overviews = Overviews(transactions)
         #: Programs, devices, studies, candidates and measurements of any origin.
         self.store = Store(engine, now)
 

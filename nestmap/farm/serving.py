@@ -86,6 +86,8 @@ async def _serve(
             async with _http(app, listener, stopping):
                 url = _url(options.host, listener)
                 said("listening", f"the API is at {url}/v1, its pages at {url}", url=url)
+                if _is_loopback(options.host):
+                    _invite(app, url, said)
                 async with _local_worker(options, farm, url, said):
                     said("ready", "ready; Ctrl-C stops everything")
                     await stopping.wait()
@@ -194,6 +196,13 @@ def _local_board(farm: Farm, device: str) -> tuple[str, str]:
     return board.id, farm.tokens.create(
         Scope.DEVICE, board_id=board.id, label=f"agent of {name}"[:200], lifetime_s=30 * 86_400.0
     ).text
+
+
+def _invite(app: FastAPI, url: str, said: Said) -> None:
+    """A link that signs a browser of this host in, once: whoever reads what is printed here
+    could read the store, too."""
+    link = f"{url}/sign-in?code={app.state.services.sign_in_codes.make()}"
+    said("sign-in", f"the dashboard, signed in (once, within 15 minutes): {link}", url=link)
 
 
 def _refuse_remote(options: ServeOptions, farm: Farm) -> None:

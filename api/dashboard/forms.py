@@ -1,0 +1,25 @@
+"""What a form of a page sends: fields as texts, bounded."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+
+from api.problems import ProblemError
+
+MAX_FORM_BYTES = 512 * 1024
+MAX_FIELDS = 200
+
+
+async def form_fields(request: Request) -> dict[str, str]:
+    """The first value of each field. ProblemError 413 for a form that is too long, 400 for one
+    that cannot be read."""
+    body = await request.body()
+    if len(body) > MAX_FORM_BYTES:
+        raise ProblemError("body-too-large", f"at most {MAX_FORM_BYTES} bytes are accepted")
+    try:
+        fields = parse_qs(body.decode("utf-8"), max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise ProblemError("malformed-request", "the form cannot be read") from None
+    return {name: values[0] for name, values in fields.items()}

@@ -1,0 +1,93 @@
+"""Routes of pages: for people, so that a refusal is a page too, and no session a form to sign in.
+
+They stay out of the OpenAPI document: a page may change with its scripts, the API does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from api.auth import Access
+from api.dashboard.rendering import error_page
+from api.problems import ProblemError, problem_of
+from api.routing import ACCESS_KEY, Endpoint, GuardedRoute, Handler
+from api.solver_pool import SolverProblem
+from api.solving import as_problem
+from mapper.errors import NestmapError, StoreError
+
+SIGN_IN = "/sign-in"
+_SEE_OTHER = 303
+
+
+class PageRoute(GuardedRoute):
+    """A route whose refusals are pages."""
+
+    def get_route_handler(self) -> Handler:
+        """The guarded handler, with its refusals made readable."""
+        handle = super().get_route_handler()
+
+        async def readable(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except ProblemError as error:
+                return refused(request, error)
+            except RequestValidationError as error:
+                found = error.errors()[0]
+                place = ".".join(map(str, found.get("loc", ())))
+                return error_page(
+                    request, ProblemError("invalid-input", f"{place}: {found['msg']}")
+                )
+            except SolverProblem as error:
+                return error_page(request, as_problem(error))
+            except NestmapError as error:
+                if isinstance(error, StoreError):
+                    raise  # the application logs it
+                return error_page(request, problem_of(error))
+
+        return readable
+
+
+def refused(request: Request, error: ProblemError) -> Response:
+    """The form to sign in for whoever has no session, else the page that says what is wrong."""
+    if error.status_code == 401 and request.method == "GET":
+        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"{SIGN_IN}?{urlencode({'next': target})}", _SEE_OTHER)
+    return error_page(request, error)
+
+
+class PageRouter:
+    """Collects the pages of one part of the dashboard; each says who reaches it."""
+
+    def __init__(self) -> None:
+        self.router = APIRouter()
+
+    def _add(self, method: str, path: str, access: Access, **more: Any) -> Any:
+        def add(endpoint: Endpoint) -> Endpoint:
+            self.router.add_api_route(
+                path,
+                endpoint,
+                methods=[method],
+                response_model=None,
+                include_in_schema=False,
+                route_class_override=PageRoute,
+                openapi_extra={ACCESS_KEY: access.value},
+                **more,
+            )
+            return endpoint
+
+        return add
+
+    def get(self, path: str, access: Access = Access.USER) -> Callable[[Endpoint], Endpoint]:
+        """A page."""
+        return self._add("GET", path, access)
+
+    def post(self, path: str, access: Access = Access.USER) -> Callable[[Endpoint], Endpoint]:
+        """What a form is sent to; with the cookie it is taken from this origin alone."""
+        return self._add("POST", path, access)

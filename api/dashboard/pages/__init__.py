@@ -1,0 +1,1 @@
+"""A router for each page."""

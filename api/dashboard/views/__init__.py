@@ -1,0 +1,1 @@
+"""What templates show, made of what the store and the mapper have: pure functions."""

@@ -1,0 +1,39 @@
+"""The lines that repeat a candidate on a command line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+
+def kernel_command(
+    subject: Mapping[str, Any],
+    variant: str,
+    mode: str,
+    device: str | Mapping[str, Any],
+    chosen: Mapping[str, Any],
+) -> str:
+    """A here-document with what was chosen, and the ``nestmap kernel`` that prints it.
+
+    A subject without a name and a device without a profile's name become files as well.
+    """
+    lines = [_file("candidate.json", chosen)]
+    name = subject.get("name")
+    if not isinstance(name, str):
+        name = "subject.json"
+        lines.insert(0, _file(name, subject["document"]))
+    command = ["nestmap", "kernel", name, "candidate.json"]
+    if variant:
+        command += ["--variant", variant]
+    if mode != "strict":
+        command += ["--mode", mode]
+    # The limits of a device by name; of one that is described, those of this host's.
+    command += ["--device", device if isinstance(device, str) else "host"]
+    lines.append(shlex.join([*command, "--out", "kernel.cl"]))
+    return "\n".join(lines)
+
+
+def _file(name: str, value: Any) -> str:
+    return f"cat > {name} <<'END'\n{json.dumps(value)}\nEND"
