@@ -92,11 +92,14 @@ def portrait(envelope: Envelope, context: Context, replies: Replies) -> None:
 def _kernels(request: Request, assignment: Assignment) -> dict[str, Any]:
     if request.mode is Mode.PAPER:
         assignment = with_values(request, assignment)
+    # In the space's order, which parameters are printed in; what came was sorted by a store.
+    order = [variable for variable, _ in request.space.variables if variable in assignment]
+    assignment = {**{variable: assignment[variable] for variable in order}, **assignment}
     subject = request.subject
     facts = checked_facts(request, assignment)
     plan = generate_kernels(subject, assignment, facts)
     plan_json = plan.to_json()
-    # The stored source was printed without this sentence of what was checked.
+    # Of what is stored nothing was said in words.
     plain = generate_kernels(subject, assignment).source
     kernels = explain(subject.require_program(), choices_of(assignment), origin_of(subject))
     return {
