@@ -53,7 +53,8 @@ def stored_as_half(buffer: Buffer) -> bool:
 class ValuePrinter:
     """Prints values; ``registers`` are private buffers that have become variables.
 
-    Those among them whose variables are whole vectors are in ``vectors``, with the width.
+    Those among them whose variables are whole vectors are in ``vectors``, with the width. No
+    pointer to a vector is made of the arrays in ``mixed``.
     Temporaries that a value needs are handed to ``emit`` as statements before it. ``functions``
     collects what the source has to define for them.
     """
@@ -61,6 +62,7 @@ class ValuePrinter:
     names: BufferNames
     registers: frozenset[str]
     vectors: Mapping[str, int]
+    mixed: frozenset[str]
     emit: Callable[[str], None]
     counter: int = field(default=0)
     # Loop variables of fused runs, as digits of the run's own counter.
@@ -192,6 +194,8 @@ class ValuePrinter:
 
     def vector_place(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> str | None:
         """The number of a whole vector in memory; None if it may be unaligned or torn."""
+        if buffer.name in self.mixed:
+            return None
         if buffer.memory is Memory.PRIVATE and element_count(buffer) % width:
             # A driver may lay the arrays of many work-items out one behind the other.
             return None

@@ -40,7 +40,7 @@ from mapper.kernel_gen.scheduled import (
     threads_of,
     trip_count,
 )
-from mapper.kernel_gen.vector_lanes import into_vectors
+from mapper.kernel_gen.vector_lanes import arrays_of_mixed_vectors, into_vectors
 from mapper.schedule import Level
 
 _THREAD_IDS = {
@@ -183,7 +183,8 @@ class _Printer:
         self.depth = 1
         self.registers = registers
         self.vector_registers = _vector_registers(body, registers)
-        self.values = ValuePrinter(names, registers, self.vector_registers, self.line)
+        mixed = arrays_of_mixed_vectors(body)
+        self.values = ValuePrinter(names, registers, self.vector_registers, mixed, self.line)
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
@@ -246,17 +247,26 @@ class _Printer:
 
     # -- loops ---------------------------------------------------------------------------
 
-    def run(self, run: Run) -> None:
+    def run(self, run: Run, rounds: int | None = None) -> None:
+        """A run, or only the first ``rounds`` of a parallel one."""
         if not run.loops:
             self.block(run.body)
             return
+        threads = self.threads(run)
+        if rounds is None and run.round is None and run.trip % threads and _is_copy(run):
+            # Loads of several rounds can be under way together; what is left comes after them.
+            whole = run.trip // threads
+            if whole:
+                self.run(run, whole)
+                self.run(replace(run, round=const(whole)))
+                return
         ids = [loop.map_id for loop in run.loops if loop.map_id is not None]
         label = ", ".join(f"map {map_id}" for map_id in ids) or "reduce"
         if run.code is not None:
             label += f": {run.code.short_name}"
         label = comment_text(label)
         variable = self.loop_variable(run)
-        if run.trip == 1 and self.threads(run) == 1:
+        if run.trip == 1 and threads == 1:
             self.line(f"{{ /* {label}, one iteration */")
             self.bind(run, const(0), variable)
         elif run.is_serial:
@@ -268,7 +278,7 @@ class _Printer:
             )
             self.bind(run, None, variable)
         else:
-            self.parallel_head(run, variable, label)
+            self.parallel_head(run, variable, label, rounds)
         self.depth += 1
         self.statements(run.body)
         self.depth -= 1
@@ -318,7 +328,8 @@ class _Printer:
     def threads(self, run: Run) -> int:
         return threads_of(self.kernel, run)
 
-    def parallel_head(self, run: Run, variable: str, label: str) -> None:
+    def parallel_head(self, run: Run, variable: str, label: str, rounds: int | None) -> None:
+        """The start of a parallel run, or of so many of its rounds, in which nobody is idle."""
         code = run.code
         assert code is not None and code.dimension is not None
         threads = self.threads(run)
@@ -343,15 +354,20 @@ class _Printer:
             self.depth += 1
             self.line(f"const int {variable} = {source};")
             self.depth -= 1
+        elif run.trip % threads and rounds is None:
+            # PoCL 3.0-rc2 (LLVM 14) unrolls a constant number of rounds, of which the last asks
+            # whether there is anything left, into stores that none of its work-items may do.
+            self.line(
+                f"for (int {variable} = {source}; {variable} < {run.trip}; "
+                f"{variable} += {threads}) {{ /* {label} */"
+            )
         else:
             # A constant number of rounds, so that a compiler can unroll them.
-            rounds = -(-run.trip // threads)
+            rounds = run.trip // threads if rounds is None else rounds
             n = f"n_{variable}"
             self.line(f"for (int {n} = 0; {n} < {rounds}; ++{n}) {{ /* {label} */")
             self.depth += 1
             self.line(f"const int {variable} = {source} + {n}*{threads};")
-            if run.trip % threads:
-                self.line(f"if ({variable} >= {run.trip}) continue;")
             self.depth -= 1
         self.bind(run, None, variable)
 
@@ -417,6 +433,16 @@ def _unrounded(store: Store) -> Value:
 def in_constants(expression: Expr) -> Expr:
     """An expression with sizes and tuning parameters under their names in C."""
     return expression.substitute({name: symbol(constant_name(name)) for name in expression.names()})
+
+
+def _is_copy(run: Run) -> bool:
+    """Whether an iteration of a parallel run stores an element or a vector, and that is all."""
+    if run.is_serial or len(run.body) != 1:
+        return False
+    (statement,) = run.body
+    if isinstance(statement, Run) and statement.is_serial and statement.trip == 1:
+        return len(statement.body) == 1 and isinstance(statement.body[0], Store)
+    return isinstance(statement, Store)
 
 
 def _counter(run: Run) -> str:

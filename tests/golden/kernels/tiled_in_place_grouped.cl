@@ -114,9 +114,16 @@ __kernel void k_convolution(
                     l_image[f_image_y + i_image_c*24] = (inside_1 ? loaded_1 : 0.0f);
                 }
             }
-            for (int n_f_weight_c = 0; n_f_weight_c < 5; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+            for (int n_f_weight_c = 0; n_f_weight_c < 4; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
                 const int f_weight_c = get_local_id(0) + n_f_weight_c*8;
-                if (f_weight_c >= 36) continue;
+                const int i_weight_c = f_weight_c/18;
+                const int i_weight_tap = (f_weight_c/2)%9;
+                const int i_weight_m = f_weight_c%2;
+                const int i_weight_v = 0;
+                l_weights[f_weight_c] = g_weights[i_block*36 + i_group*72 + i_weight_c + i_weight_m*18 + i_weight_tap*2 + i_weight_v*18];
+            }
+            if ((int)get_local_id(0) + 32 < 36) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+                const int f_weight_c = (int)get_local_id(0) + 32;
                 const int i_weight_c = f_weight_c/18;
                 const int i_weight_tap = (f_weight_c/2)%9;
                 const int i_weight_m = f_weight_c%2;

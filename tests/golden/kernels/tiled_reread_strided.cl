@@ -141,9 +141,16 @@ __kernel void k_convolution(
                     const float loaded_1 = g_image[(inside_1 ? i_image_x*4 + i_image_y*32 + i_tile_x*32 + i_tile_y*64 - 36 : 0) + r_chunk];
                     l_image[f_image_y] = (inside_1 ? loaded_1 : 0.0f);
                 }
-                for (int n_f_weight_c = 0; n_f_weight_c < 3; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+                for (int n_f_weight_c = 0; n_f_weight_c < 2; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
                     const int f_weight_c = get_local_id(0) + n_f_weight_c*32;
-                    if (f_weight_c >= 72) continue;
+                    const int i_weight_c = 0;
+                    const int i_weight_tap = f_weight_c/8;
+                    const int i_weight_m = f_weight_c%8;
+                    const int i_weight_v = 0;
+                    l_packed[f_weight_c] = g_packed[f_weight_c + r_chunk*72];
+                }
+                if ((int)get_local_id(0) + 64 < 72) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+                    const int f_weight_c = (int)get_local_id(0) + 64;
                     const int i_weight_c = 0;
                     const int i_weight_tap = f_weight_c/8;
                     const int i_weight_m = f_weight_c%8;

@@ -150,9 +150,8 @@ __kernel void k_convolution(
                 const int i_zero_mi = 0;
                 p_sum[0] = 0.0f;
             }
-            for (int n_f_image_c = 0; n_f_image_c < 11; ++n_f_image_c) { /* map image_c, map image_y, map image_x: L0 */
+            for (int n_f_image_c = 0; n_f_image_c < 10; ++n_f_image_c) { /* map image_c, map image_y, map image_x: L0 */
                 const int f_image_c = get_local_id(0) + n_f_image_c*8;
-                if (f_image_c >= 84) continue;
                 const int i_image_c = f_image_c/21;
                 const int i_image_y = (f_image_c/7)%3;
                 const int i_image_x = f_image_c%7;
@@ -160,9 +159,25 @@ __kernel void k_convolution(
                 const float loaded_1 = g_image[(inside_1 ? i_image_x*4 + i_image_y*32 + i_tile_x*16 + i_tile_y*32 - 36 : 0) + i_group*4 + i_image_c];
                 l_image[f_image_c] = (inside_1 ? loaded_1 : 0.0f);
             }
-            for (int n_f_weight_c = 0; n_f_weight_c < 5; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+            if ((int)get_local_id(0) + 80 < 84) { /* map image_c, map image_y, map image_x: L0 */
+                const int f_image_c = (int)get_local_id(0) + 80;
+                const int i_image_c = f_image_c/21;
+                const int i_image_y = (f_image_c/7)%3;
+                const int i_image_x = f_image_c%7;
+                const int inside_2 = (i_image_y + i_tile_y - 1 >= 0) & (i_image_y + i_tile_y - 1 < 6) & (i_image_x + i_tile_x*4 - 1 >= 0) & (i_image_x + i_tile_x*4 - 1 < 8);
+                const float loaded_2 = g_image[(inside_2 ? i_image_x*4 + i_image_y*32 + i_tile_x*16 + i_tile_y*32 - 36 : 0) + i_group*4 + i_image_c];
+                l_image[f_image_c] = (inside_2 ? loaded_2 : 0.0f);
+            }
+            for (int n_f_weight_c = 0; n_f_weight_c < 4; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
                 const int f_weight_c = get_local_id(0) + n_f_weight_c*8;
-                if (f_weight_c >= 36) continue;
+                const int i_weight_c = f_weight_c/9;
+                const int i_weight_tap = f_weight_c%9;
+                const int i_weight_m = 0;
+                const int i_weight_v = 0;
+                l_packed[f_weight_c] = g_packed[f_group*36 + f_weight_c];
+            }
+            if ((int)get_local_id(0) + 32 < 36) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+                const int f_weight_c = (int)get_local_id(0) + 32;
                 const int i_weight_c = f_weight_c/9;
                 const int i_weight_tap = f_weight_c%9;
                 const int i_weight_m = 0;

@@ -147,9 +147,16 @@ __kernel void k_partial_sums(
                     const float loaded_1 = g_image[(inside_1 ? i_image_x*4 + i_image_y*32 + i_tile_x*8 + i_tile_y*128 - 36 : 0) + i_split];
                     l_image[f_image_y] = (inside_1 ? loaded_1 : 0.0f);
                 }
-                for (int n_f_weight_c = 0; n_f_weight_c < 2; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+                for (int n_f_weight_c = 0; n_f_weight_c < 1; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
                     const int f_weight_c = get_local_id(0) + n_f_weight_c*32;
-                    if (f_weight_c >= 36) continue;
+                    const int i_weight_c = 0;
+                    const int i_weight_tap = f_weight_c/4;
+                    const int i_weight_m = f_weight_c%4;
+                    const int i_weight_v = 0;
+                    l_packed[f_weight_c] = g_packed[f_group*144 + f_weight_c + i_split*36];
+                }
+                if ((int)get_local_id(0) + 32 < 36) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+                    const int f_weight_c = (int)get_local_id(0) + 32;
                     const int i_weight_c = 0;
                     const int i_weight_tap = f_weight_c/4;
                     const int i_weight_m = f_weight_c%4;
