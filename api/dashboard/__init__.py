@@ -10,13 +10,14 @@ from fastapi import FastAPI
 
 from api.dashboard import sign_in, static_files
 from api.dashboard.page_routes import PageRouter
-from api.dashboard.pages import overview
+from api.dashboard.pages import candidate, overview
 from api.routing import GuardedRouter
 
 #: The routers of all pages, in the order in which paths are tried.
 PAGES: tuple[PageRouter, ...] = (
     sign_in.routes,
     overview.routes,
+    candidate.routes,
 )
 #: What scripts fetch and only they: like pages, no part of the API that others rely on.
 DATA: tuple[GuardedRouter, ...] = (static_files.routes,)

@@ -10,7 +10,7 @@ from api.dashboard.candidates import Candidate, Portrait
 from api.dashboard.views.host_plans import HostPlanView, host_plan
 from api.dashboard.views.nest_trees import KernelTree, tree_of_candidate
 from api.dashboard.views.rules import RuleGroup, by_rule
-from api.dashboard.views.scales import Scale, scale_around
+from api.dashboard.views.scales import Scale, log_scale_around
 from api.dashboard.views.times import Histogram, histogram
 from api.dashboard.views.trials import Distribution, distribution
 from db.farm.measurements import StudiedMeasurement
@@ -165,7 +165,7 @@ def prediction_view(
     """The view of a ``prediction``'s answer."""
     pairs = [(item["predicted_ms"], item["time_ms"]) for item in items]
     own = [] if measured_ms is None else [(end["predicted_ms"], measured_ms)]
-    scale = scale_around([edge for pair in (*pairs, *own) for edge in pair] or [0.0, 1.0])
+    scale = log_scale_around(edge for pair in (*pairs, *own) for edge in pair)
     points = tuple(
         PredictedPoint(scale.at(told), scale.at(real), told, real) for told, real in (*pairs, *own)
     )

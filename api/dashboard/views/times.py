@@ -29,11 +29,12 @@ class Histogram:
     high: float
     least_ms: float
     most_ms: float
+    beyond: int
 
 
 def histogram(found: Distribution) -> Histogram:
     """The figure of a distribution."""
-    scale = scale_around((found.least_ms, found.most_ms), 0.02)
+    scale = scale_around((found.least_ms, found.bins[-1].high_ms), 0.02)
     highest = max(bin_.count for bin_ in found.bins)
     return Histogram(
         tuple(
@@ -50,6 +51,7 @@ def histogram(found: Distribution) -> Histogram:
         scale.at(found.interval.high_ms),
         scale.least,
         scale.most,
+        found.beyond,
     )
 
 
@@ -77,7 +79,7 @@ def time_rows(found: Sequence[Distribution | None]) -> TimeRows:
     known = [one for one in found if one is not None]
     if not known:
         return TimeRows((None,) * len(found), None)
-    scale = scale_around([edge for one in known for edge in (one.least_ms, one.most_ms)])
+    scale = scale_around([edge for one in known for edge in (one.least_ms, one.bins[-1].high_ms)])
     return TimeRows(
         tuple(
             None

@@ -13,6 +13,8 @@ from math import ceil
 from statistics import median, quantiles
 
 MOST_BINS = 24
+#: Interquartile ranges above the upper quartile beyond which a trial is not drawn.
+FAR = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Of trials, in ms. ``spread`` is the interquartile range over the median."""
+    """Of trials, in ms. ``bins`` leave out ``beyond`` trials that took so much longer that the
+    others could not be told apart."""
 
     trials_ms: tuple[float, ...]
     median_ms: float
@@ -46,10 +49,11 @@ class Distribution:
     upper_quartile_ms: float
     interval: Interval
     bins: tuple[Bin, ...]
+    beyond: int
 
     @property
     def spread(self) -> float:
-        """Dimensionless; 0 where all trials are alike."""
+        """The interquartile range over the median: dimensionless, 0 where all trials are alike."""
         return (self.upper_quartile_ms - self.lower_quartile_ms) / self.median_ms
 
 
@@ -58,6 +62,8 @@ def distribution(trials_ns: Sequence[int], confidence: float = 0.95) -> Distribu
     trials = tuple(trial / 1e6 for trial in trials_ns)
     ordered = sorted(trials)
     quarters = quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else ordered * 3
+    far_ms = quarters[2] + FAR * max(quarters[2] - quarters[0], 0.01 * quarters[2])
+    beyond = sum(trial > far_ms for trial in ordered)
     return Distribution(
         trials,
         median(ordered),
@@ -66,7 +72,8 @@ def distribution(trials_ns: Sequence[int], confidence: float = 0.95) -> Distribu
         quarters[0],
         quarters[2],
         median_interval(ordered, confidence),
-        _bins(ordered, quarters[2] - quarters[0]),
+        _bins(ordered[: len(ordered) - beyond], quarters[2] - quarters[0]),
+        beyond,
     )
 
 
