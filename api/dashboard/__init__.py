@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from api.dashboard import sign_in, static_files
 from api.dashboard.page_routes import PageRouter
-from api.dashboard.pages import candidate, overview
+from api.dashboard.pages import candidate, compare, overview
 from api.routing import GuardedRouter
 
 #: The routers of all pages, in the order in which paths are tried.
@@ -18,6 +18,7 @@ PAGES: tuple[PageRouter, ...] = (
     sign_in.routes,
     overview.routes,
     candidate.routes,
+    compare.routes,
 )
 #: What scripts fetch and only they: like pages, no part of the API that others rely on.
 DATA: tuple[GuardedRouter, ...] = (static_files.routes,)

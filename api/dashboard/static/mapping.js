@@ -33,7 +33,8 @@ async function swap(url, ids, remember = true) {
       const details = document.getElementById(id);
       if (details instanceof HTMLDetailsElement) details.open = true;
     }
-    if (remember) history.pushState({ swap: ids }, "", url);
+    // A form that adds a choice is answered by the page that has it.
+    if (remember) history.pushState({ swap: ids }, "", response.url);
     showTimes();
     if (focused) document.getElementById(focused)?.focus();
     const told = document.querySelector("[data-announce]");
@@ -80,6 +81,10 @@ function installSwapping() {
     }
   });
   addEventListener("popstate", () => location.reload());
+  // What takes a while is asked for once the page is there.
+  for (const link of document.querySelectorAll("a[data-swap-now]")) {
+    if (link instanceof HTMLAnchorElement) swap(link.href, idsOf(link), false);
+  }
 }
 
 function installTrees() {

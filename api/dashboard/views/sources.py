@@ -99,7 +99,7 @@ def source_diff(before: str, after: str) -> SourceDiff:
     shown_to = 0
     for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
         if group[0][1] > shown_to:
-            rows.append(DiffRow("gap", None, None, f"{group[0][1] - shown_to} equal lines"))
+            rows.append(_gap(group[0][1] - shown_to))
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
                 rows += (DiffRow("same", i + 1, j1 + i - i1 + 1, first[i]) for i in range(i1, i2))
@@ -110,6 +110,10 @@ def source_diff(before: str, after: str) -> SourceDiff:
             added += j2 - j1
         shown_to = group[-1][2]
     if rows and len(first) > shown_to:
-        rows.append(DiffRow("gap", None, None, f"{len(first) - shown_to} equal lines"))
+        rows.append(_gap(len(first) - shown_to))
     left_out = max(0, len(rows) - MOST_ROWS)
     return SourceDiff(tuple(rows[:MOST_ROWS]), added, removed, left_out)
+
+
+def _gap(lines: int) -> DiffRow:
+    return DiffRow("gap", None, None, f"{lines} equal line{'s' * (lines != 1)}")

@@ -103,5 +103,5 @@ def verdict(first: Distribution, second: Distribution) -> str:
     if second.interval.high_ms < first.interval.low_ms:
         return f"{1 / ratio:.2f} times as fast"
     if second.interval.low_ms > first.interval.high_ms:
-        return f"{ratio:.2f} times the time"
+        return f"{ratio:.2f} times as slow"
     return "no difference that the trials bear out"
