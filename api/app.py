@@ -112,6 +112,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         services.stop()
         await services.operations.close()
         await services.sweeper.close()
+        services.database.close()
         if services.settings.telemetry:
             app.state.tracing.shutdown()
 

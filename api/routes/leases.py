@@ -27,8 +27,7 @@ from api.schemas.leases import (
 )
 from api.services import PrincipalOf, Services, ServicesOf
 from db.farm.boards import AGENT
-from db.farm.farm import Farm
-from db.farm.job_records import Claim, Finished, Heartbeat, Lease
+from db.farm.job_records import Claim, Finished, Lease
 from mapper.measurement import Outcome, outcome_kind
 
 routes = GuardedRouter("boards")
@@ -155,12 +154,9 @@ async def keep_lease(
 ) -> HeartbeatAnswer:
     """409 `stale-lease` when somebody else has the job: drop it."""
     farm, lease = services.farm, Lease(job_id, body.attempt, body.lease_token)
-
-    def keep() -> Heartbeat:
-        _require_own(farm, job_id, principal)
-        return farm.jobs.heartbeat(lease, lease_s=LEASE_S, stage=body.stage)
-
-    beat = await services.database(keep)
+    beat = await services.database(
+        farm.jobs.heartbeat, lease, lease_s=LEASE_S, stage=body.stage, board_id=_board_of(principal)
+    )
     return HeartbeatAnswer(lease_s=LEASE_S, cancel=beat.cancel)
 
 
@@ -176,11 +172,11 @@ async def send_result(
     farm, lease = services.farm, Lease(job_id, body.attempt, body.lease_token)
 
     def finish() -> tuple[Outcome, Finished]:
-        _require_own(farm, job_id, principal)
         outcome = outcome_of(body.outcome)
         return outcome, farm.results.finish_measure(
-            lease, outcome, facts=body.facts, started_at=body.started_at
-        )
+            lease, outcome, facts=body.facts, started_at=body.started_at,
+            board_id=_board_of(principal),
+        )  # fmt: skip
 
     outcome, finished = await services.database(finish)
     if finished.stored:
@@ -213,8 +209,8 @@ async def report_health(
     return DeviceDocument.of(board)
 
 
-def _require_own(farm: Farm, job_id: str, principal: PrincipalOf) -> None:
-    """404 for a job of another board: a device learns nothing of what is not its own."""
-    board_id = farm.jobs.board_of(job_id)
-    if board_id is None or board_id != principal.device_id:
-        raise ProblemError("not-found", "there is no such job of this device")
+def _board_of(principal: PrincipalOf) -> str:
+    """Whose jobs these may be: for one of another board the answer is 404, as for none."""
+    if principal.device_id is None:
+        raise ProblemError("forbidden", "the token is of no device")
+    return principal.device_id

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from typing import cast
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
@@ -19,6 +20,7 @@ from db.farm.errors import absent
 from db.farm.records import Artifact
 from db.farm.rows import artifact_of
 from db.farm.run_records import ArtifactContent
+from db.farm.statements import ARTIFACT, CHUNK
 from db.farm.tables import ArtifactChunkRow, ArtifactRow
 from db.transactions import Transactions, insert_if_absent
 from mapper.errors import LimitError, Problem, StoreError
@@ -49,9 +51,9 @@ class Artifacts:
     def find(self, name: str) -> Artifact | None:
         """What is known of the bytes of this hash; None if they are not stored."""
         checked_hash("artifact", name)
-        with self._transactions.read() as session:
-            row = session.get(ArtifactRow, name)
-            return None if row is None else artifact_of(row)
+        with self._transactions.look() as connection:
+            row = connection.execute(ARTIFACT, {"name": name}).one_or_none()
+        return None if row is None else artifact_of(cast("ArtifactRow", row))
 
     def missing(self, names: Iterable[str]) -> frozenset[str]:
         """Those of these hashes (at most 1,000) that are not stored."""
@@ -74,10 +76,9 @@ class Artifacts:
             raise absent("artifact", name)
         digest, size, number = hashlib.sha256(), 0, 0
         while size < artifact.size:
-            with self._transactions.read() as session:
-                data = session.scalars(
-                    select(ArtifactChunkRow.data).filter_by(hash=name, number=number)
-                ).one_or_none()
+            with self._transactions.look() as connection:
+                asked = {"name": name, "number": number}
+                data = connection.execute(CHUNK, asked).scalar_one_or_none()
             if not data:
                 break
             digest.update(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -23,6 +23,7 @@ from db.farm.lifecycle import add_event
 from db.farm.paging import before
 from db.farm.records import Board, BoardFacts, Enrolled, Keyset
 from db.farm.rows import board_of
+from db.farm.statements import BOARD, NEWEST_HISTORY
 from db.farm.states import BoardState, EventKind, Scope
 from db.farm.tables import BoardFactsRow, BoardRow
 from db.farm.tokens import add_token
@@ -119,13 +120,14 @@ class Boards:
         for name, value in (("facts", facts), ("health", health)):
             if value is not None:
                 checked_json(name, value, MAX_FACTS_BYTES)
-        with self._transactions.read() as session:
-            row = session.get(BoardRow, board_id)
-            if row is None:
-                raise absent("board", board_id)
-            if not _news(row, agent_version, facts, self._now()):
-                return board_of(row)
-        with self._transactions.write() as session:
+        with self._transactions.look() as connection:
+            found = connection.execute(BOARD, {"board": board_id}).one_or_none()
+        if found is None:
+            raise absent("board", board_id)
+        row = cast("BoardRow", found)
+        if not _news(row, agent_version, facts, self._now()):
+            return board_of(row)
+        with self._transactions.write(durable=False) as session:
             now = self._now()
             row = lock_board(session, board_id)
             row.last_seen = now
@@ -213,12 +215,7 @@ def _news(
 
 
 def _history_is_due(session: Session, board_id: str, now: datetime) -> bool:
-    newest = session.execute(
-        select(BoardFactsRow.at)
-        .where(BoardFactsRow.board_id == board_id)
-        .order_by(BoardFactsRow.id.desc())
-        .limit(1)
-    ).scalar()
+    newest = session.execute(NEWEST_HISTORY, {"board": board_id}).scalar()
     return newest is None or (now - newest).total_seconds() >= HISTORY_EVERY_S
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sqlalchemy import select
 
 from db.farm.checking import checked_hash, checked_integer, checked_limit, checked_text
-from db.farm.tables import RunArtifactRow, RunBoardRow, RunRow
+from db.farm.statements import ARTIFACT_OF_BOARD
 from db.records import CandidateRecord, StoredProgram, Study
 from db.store import stored_study
 from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
@@ -83,15 +83,9 @@ class Catalogue:
 
     def artifact_is_for_board(self, name: str, board_id: str) -> bool:
         """Whether a run that this board measures, perhaps as a stand-in, refers to the artifact."""
-        board = checked_text("board_id", board_id)
-        shared = select(RunBoardRow.run_id).where(RunBoardRow.board_id == board)
-        rows = (
-            select(RunArtifactRow.run_id)
-            .join(RunRow, RunRow.id == RunArtifactRow.run_id)
-            .where(
-                RunArtifactRow.hash == checked_hash("artifact", name),
-                (RunRow.board_id == board) | RunRow.id.in_(shared),
-            )
-        )
-        with self._transactions.read() as session:
-            return session.execute(rows.limit(1)).first() is not None
+        asked = {
+            "board": checked_text("board_id", board_id),
+            "name": checked_hash("artifact", name),
+        }
+        with self._transactions.look() as connection:
+            return connection.execute(ARTIFACT_OF_BOARD, asked).first() is not None

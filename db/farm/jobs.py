@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, literal, select, update
 from sqlalchemy.orm import Session
 
 from db.farm.checking import (
@@ -24,16 +24,15 @@ from db.farm.checking import (
     checked_time,
     shown_text,
 )
+from db.farm.credentials import secret_hash
 from db.farm.errors import ConflictError, StaleLease, absent
 from db.farm.idempotency import Responder, once
 from db.farm.identifiers import JOB_PREFIX, new_identifier
 from db.farm.job_records import Attempt, Claim, Heartbeat, Job, Lease, NewJob, Swept
 from db.farm.leases import (
-    board_is_busy,
     clear_the_way,
     expire,
     held_job,
-    is_repeat,
     lock_board,
     outlook_of,
     require_newest,
@@ -56,6 +55,17 @@ from db.farm.lifecycle import (
 from db.farm.records import IdempotencyKey
 from db.farm.rows import attempt_of, job_of
 from db.farm.run_records import Accepted
+from db.farm.statements import (
+    KEEP_LEASE,
+    LOCK_BOARD,
+    SEEN_NOW,
+    TAKE_FOR_BOARD,
+    TAKE_NAMED_WORK,
+    TAKE_WORK,
+    UNRUNG,
+    WORK_WAITS,
+    board_is_busy,
+)
 from db.farm.states import AttemptEnd, BoardState, EventKind, JobKind, JobState, RunState
 from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunBoardRow, RunRow
 from db.transactions import Transactions
@@ -195,28 +205,30 @@ class Jobs:
         """
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
         # Nearly every look finds nothing, or a job that is plainly next: one read says which.
-        with self._transactions.read() as session:
-            outlook = outlook_of(session, board_id, self._now())
+        with self._transactions.look() as connection:
+            outlook = outlook_of(connection, board_id, self._now())
         if outlook.nothing:
             return None
-        with self._transactions.write() as session:
+        # A claim that a crash of the database forgets is one whose lease has run out: the job is
+        # given out again, and the token fences the board that had it.
+        with self._transactions.write(durable=False) as session:
             now = self._now()
-            board = lock_board(session, board_id)
+            board = session.execute(LOCK_BOARD, {"board": board_id}).one_or_none()
+            if board is None:
+                return None
             if board.last_seen is None or now - board.last_seen >= _SEEN_AGAIN:
-                board.last_seen = now
+                session.execute(SEEN_NOW, {"board": board_id, "seen": now})
             if board.state != BoardState.ACTIVE:
                 return None
             if outlook.to_clear:
                 clear_the_way(session, JobRow.board_id == board_id, now, _CLEARED)
-            of_board = (JobRow.board_id == board_id) & ~board_is_busy(board_id)
-            claim = take(session, of_board, shown_text(owner), lease_s, now)
+            taking = (TAKE_FOR_BOARD, {"board": board_id}, shown_text(owner), lease_s, now)
+            claim = take(session, *taking)
             if claim is not None or not outlook.shared:
                 return claim
             # Nothing of its own: it stands in for other boards of its runs.
             clear_the_way(session, shared_with(board_id), now, _CLEARED)
-            if not take_over(session, board_id, now):
-                return None
-            return take(session, of_board, shown_text(owner), lease_s, now)
+            return take(session, *taking) if take_over(session, board_id, now) else None
 
     def claim_work(
         self,
@@ -234,21 +246,34 @@ class Jobs:
             allowed = ", ".join(sorted(_WORK))
             raise InputError(Problem("kinds", "not for solver workers", str(kinds)[:80], allowed))
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
-        which = JobRow.board_id.is_(None) & JobRow.kind.in_(list(kinds))
+        asked = {"kinds": sorted(kinds)}
+        with self._transactions.look() as connection:
+            waits = connection.execute(WORK_WAITS, {**asked, "now": self._now()}).first()
+        if waits is None:
+            return None
+        which = JobRow.board_id.is_(None) & JobRow.kind.in_(asked["kinds"])
         if job_id is not None:
             which &= JobRow.id == job_id
-        with self._transactions.write() as session:
+        with self._transactions.write(durable=False) as session:
             now = self._now()
             clear_the_way(session, which, now, _CLEARED)
-            return take(session, which, shown_text(owner), lease_s, now)
+            if job_id is None:
+                return take(session, TAKE_WORK, asked, shown_text(owner), lease_s, now)
+            named = {**asked, "named": job_id}
+            return take(session, TAKE_NAMED_WORK, named, shown_text(owner), lease_s, now)
 
     def unrung(self, older_than_s: float, limit: int = 100) -> tuple[tuple[str, JobKind], ...]:
         """Claimable ``propose`` and ``solve`` jobs whose bell was never rung, or rung longer
         ago; they are marked as rung now. Ring for each: a lost broker then loses nothing."""
         checked_number("older_than_s", older_than_s, 0.0, 1e9)
-        with self._transactions.write() as session:
-            now = self._now()
-            before = now - timedelta(seconds=older_than_s)
+        now = self._now()
+        before = now - timedelta(seconds=older_than_s)
+        with self._transactions.look() as connection:
+            asked = {"now": now, "before": before}
+            if connection.execute(UNRUNG, asked).first() is None:
+                return ()
+        # Who rings again because a crash of the database forgot it does no harm.
+        with self._transactions.write(durable=False) as session:
             which = (
                 select(JobRow.id)
                 .where(
@@ -273,18 +298,32 @@ class Jobs:
 
     # While a lease is held
 
-    def heartbeat(self, lease: Lease, *, lease_s: float, stage: str = "") -> Heartbeat:
+    def heartbeat(
+        self, lease: Lease, *, lease_s: float, stage: str = "", board_id: str | None = None
+    ) -> Heartbeat:
         """Keep a lease for ``lease_s`` more seconds from now.
 
         A lease that ran out is taken back if nobody has claimed the job since. ``cancel`` in
-        the answer: the run is ending. Raises ``StaleLease`` and ``AbsentError``.
+        the answer: the run is ending. Raises ``StaleLease`` and ``AbsentError``, also for a job
+        that is not of ``board_id``, where that is given.
         """
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
         shown = shown_text(stage, 200)
-        with self._transactions.write() as session:
+        # One that a crash of the database forgets ends a lease early, which loses no job.
+        with self._transactions.write(durable=False) as session:
             now = self._now()
             until = now + timedelta(seconds=lease_s)
-            may_lease = _lock_board_of_lapsed(session, lease.job_id)
+            kept = session.execute(
+                KEEP_LEASE,
+                {
+                    "job": lease.job_id, "number": lease.attempt, "until": until,
+                    "token_hash": secret_hash(lease.token), "new_stage": shown,
+                },
+            ).one_or_none()  # fmt: skip
+            if kept is not None:
+                _require_board(lease, kept.board_id, board_id)
+                return Heartbeat(until, kept.run_state is not None and _is_ending(kept.run_state))
+            may_lease = _lock_board_of_lapsed(session, lease, board_id)
             job = lock_job(session, lease.job_id)
             require_newest(job, lease)
             if job.state != JobState.LEASED:
@@ -295,7 +334,14 @@ class Jobs:
             job.state, job.lease_until, job.stage = JobState.LEASED, until, shown
             return Heartbeat(until, _run_is_ending(session, job.run_id))
 
-    def fail(self, lease: Lease, reason: str, *, retry_after_s: float = 1.0) -> Job:
+    def fail(
+        self,
+        lease: Lease,
+        reason: str,
+        *,
+        retry_after_s: float = 1.0,
+        board_id: str | None = None,
+    ) -> Job:
         """End an attempt without a result: the worker could not do it, and says why.
 
         The job is queued again after ``retry_after_s``, or is failed if this was its last
@@ -305,13 +351,12 @@ class Jobs:
         checked_number("retry_after_s", retry_after_s, 0.0, 86_400.0)
         with self._transactions.write() as session:
             now = self._now()
-            job, run, attempt = held_job(session, lease)
-            if is_repeat(attempt):
+            held = held_job(session, lease, board_id)
+            job, run = held.job, held.run
+            if held.repeat:
                 return job_of(job)
             end_attempt(session, job, AttemptEnd.FAILED, now, reason)
-            ending = run is not None and (
-                RunState(run.state).ended or run.state == RunState.CANCELLING
-            )
+            ending = run is not None and _is_ending(run.state)
             if ending:
                 end_job(session, job, JobState.CANCELLED, now)
             elif job.attempt >= job.max_attempts:
@@ -392,22 +437,29 @@ def _overdue_runs(session: Session, now: datetime, limit: int) -> list[str]:
     return sorted(overdue)[:limit]
 
 
-def _lock_board_of_lapsed(session: Session, job_id: str) -> bool:
+def _lock_board_of_lapsed(session: Session, lease: Lease, board_id: str | None) -> bool:
     """Whether a job whose lease has run out may be leased again without a claim.
 
     Its board is locked then; a job that is leased needs no such lock.
     """
     row = session.execute(
-        select(JobRow.board_id, JobRow.state).where(JobRow.id == job_id)
+        select(JobRow.board_id, JobRow.state).where(JobRow.id == lease.job_id)
     ).one_or_none()
     if row is None:
-        raise absent("job", job_id)
+        raise absent("job", lease.job_id)
+    _require_board(lease, row.board_id, board_id)
     if row.state != JobState.QUEUED:
         return False
     if row.board_id is None:
         return True
     lock_board(session, row.board_id)
-    return not session.scalar(select(board_is_busy(row.board_id)))
+    return not session.scalar(select(board_is_busy(literal(row.board_id))))
+
+
+def _require_board(lease: Lease, board_id: str | None, wanted: str | None) -> None:
+    """``AbsentError`` for a job of another board: one learns nothing of what is not its own."""
+    if wanted is not None and board_id != wanted:
+        raise absent("job", lease.job_id)
 
 
 def _job(session: Session, job_id: str, now: datetime) -> Job:
@@ -421,7 +473,11 @@ def _job(session: Session, job_id: str, now: datetime) -> Job:
 def _run_is_ending(session: Session, run_id: str | None) -> bool:
     if run_id is None:
         return False
-    state = RunState(session.execute(select(RunRow.state).where(RunRow.id == run_id)).scalar_one())
+    return _is_ending(session.execute(select(RunRow.state).where(RunRow.id == run_id)).scalar_one())
+
+
+def _is_ending(run_state: str) -> bool:
+    state = RunState(run_state)
     return state.ended or state is RunState.CANCELLING
 
 

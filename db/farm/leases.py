@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, cast
 
-from sqlalchemy import ColumnElement, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from db.farm.credentials import new_lease_token, same_hash, secret_hash
 from db.farm.errors import StaleLease, absent
@@ -19,25 +21,26 @@ from db.farm.lifecycle import (
     end_job,
     fail_job,
     lock_job,
+    lock_run,
     lock_runs,
     settle,
 )
 from db.farm.rows import job_of
+from db.farm.statements import ATTEMPT, JOB_OWNERS, NEW_ATTEMPT, OUTLOOK, TAKE_OVER
 from db.farm.states import AttemptEnd, EventKind, JobKind, JobState, RunState
-from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunBoardRow, RunRow
-from db.transactions import table_of
+from db.farm.tables import BoardRow, JobRow, RunBoardRow, RunRow
 from mapper.errors import Problem
 
 _FRESH = {"populate_existing": True, "synchronize_session": False}
+_LOCK_BOARD = (
+    select(BoardRow).where(BoardRow.id == bindparam("board")).with_for_update(key_share=True)
+).execution_options(populate_existing=True)
 _TAKEN_BACK = (AttemptEnd.DONE, AttemptEnd.FAILED)
 
 
 def lock_board(session: Session, board_id: str) -> BoardRow:
     """The board, locked against other claims for it; ``AbsentError`` if there is none."""
-    row = session.scalars(
-        select(BoardRow).where(BoardRow.id == board_id).with_for_update(key_share=True),
-        execution_options={"populate_existing": True},
-    ).one_or_none()
+    row = session.scalars(_LOCK_BOARD, {"board": board_id}).one_or_none()
     if row is None:
         raise absent("board", board_id)
     return row
@@ -59,76 +62,38 @@ class Outlook:
         return not (self.own or self.to_clear or self.shared)
 
 
-def outlook_of(session: Session, board_id: str, now: datetime) -> Outlook:
+def outlook_of(connection: Connection, board_id: str, now: datetime) -> Outlook:
     """Without a lock, so that it may be over when the claim comes: whoever asks looks again.
 
     ``AbsentError`` if there is no such board.
     """
-    own = JobRow.board_id == board_id
-    waiting = (
-        (JobRow.state == JobState.QUEUED) & JobRow.held.is_(False) & (JobRow.not_before <= now)
-    )
-    lapsed = (JobRow.state == JobState.LEASED) & (JobRow.lease_until < now)
-    spent = waiting & (JobRow.attempt >= JobRow.max_attempts)
-    row = session.execute(
-        select(
-            exists().where(own, waiting),
-            exists().where(own, lapsed | spent),
-            exists().where(shared_with(board_id), waiting | lapsed),
-        )
-        .select_from(BoardRow)
-        .where(BoardRow.id == board_id)
-    ).one_or_none()
+    row = connection.execute(OUTLOOK, {"board": board_id, "now": now}).one_or_none()
     if row is None:
         raise absent("board", board_id)
     return Outlook(*row)
 
 
 def take(
-    session: Session, which: ColumnElement[bool], owner: str, lease_s: float, now: datetime
+    session: Session,
+    statement: ReturningUpdate[Any],
+    which: Mapping[str, Any],
+    owner: str,
+    lease_s: float,
+    now: datetime,
 ) -> Claim | None:
-    """Lease the first claimable job of those: one ``UPDATE … RETURNING``.
-
-    Jobs that another transaction is about to take are passed over on PostgreSQL; on SQLite
-    there is no other writer.
-    """
-    first = (
-        select(JobRow.id)
-        .where(
-            which,
-            JobRow.state == JobState.QUEUED,
-            JobRow.held.is_(False),
-            JobRow.not_before <= now,
-            JobRow.attempt < JobRow.max_attempts,
-        )
-        .order_by(JobRow.rank, JobRow.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-        .scalar_subquery()
-    )
+    """Lease the first claimable job of those that a statement of :mod:`db.farm.statements` is
+    about, ``which`` being its parameters: one ``UPDATE … RETURNING``."""
     token = new_lease_token()
     until = now + timedelta(seconds=lease_s)
-    row = session.scalars(
-        update(JobRow)
-        .where(JobRow.id == first, JobRow.state == JobState.QUEUED)
-        .values(
-            state=JobState.LEASED,
-            attempt=JobRow.attempt + 1,
-            lease_hash=secret_hash(token),
-            lease_until=until,
-            stage="",
-        )
-        .returning(JobRow),
-        execution_options=_FRESH,
-    ).one_or_none()
+    values = {**which, "now": now, "until": until, "token_hash": secret_hash(token)}
+    row = session.execute(statement, values).one_or_none()
     if row is None:
         return None
     session.execute(
-        insert(table_of(JobAttemptRow)).values(
-            job_id=row.id, attempt=row.attempt, owner=owner, claimed_at=now, reason=""
-        )
+        NEW_ATTEMPT,
+        {"job_id": row.id, "attempt": row.attempt, "owner": owner, "claimed_at": now, "reason": ""},
     )
-    return Claim(job_of(row), Lease(row.id, row.attempt, token), lease_s)
+    return Claim(job_of(cast("JobRow", row)), Lease(row.id, row.attempt, token), lease_s)
 
 
 def shared_with(board_id: str) -> ColumnElement[bool]:
@@ -144,28 +109,7 @@ def take_over(session: Session, board_id: str, now: datetime) -> bool:
 
     It becomes the board's own as it is, queued; a claim follows in the same transaction.
     """
-    first = (
-        select(JobRow.id)
-        .where(
-            shared_with(board_id),
-            ~board_is_busy(board_id),
-            JobRow.state == JobState.QUEUED,
-            JobRow.held.is_(False),
-            JobRow.not_before <= now,
-            JobRow.attempt < JobRow.max_attempts,
-        )
-        .order_by(JobRow.rank, JobRow.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-        .scalar_subquery()
-    )
-    taken = session.execute(
-        update(JobRow)
-        .where(JobRow.id == first, JobRow.state == JobState.QUEUED)
-        .values(board_id=board_id)
-        .returning(JobRow.id),
-        execution_options=_FRESH,
-    )
+    taken = session.execute(TAKE_OVER, {"board": board_id, "now": now})
     return taken.one_or_none() is not None
 
 
@@ -243,27 +187,34 @@ def _retire(session: Session, job: JobRow, runs: dict[str, RunRow], now: datetim
     fail_job(session, job, None if job.run_id is None else runs[job.run_id], now)
 
 
-def board_is_busy(board_id: str) -> ColumnElement[bool]:
-    """Whether the board holds a lease that has not been ended."""
-    other = JobRow.__table__.alias("live")
-    return exists().where(other.c.board_id == board_id, other.c.state == JobState.LEASED)
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job with its newest attempt, as its holder ends it; all of it is locked.
 
-
-def held_job(session: Session, lease: Lease) -> tuple[JobRow, RunRow | None, JobAttemptRow]:
-    """The job of a lease, its run and its newest attempt, all locked.
-
-    ``AbsentError`` if there is no such job, ``StaleLease`` if the attempt is not the newest or
-    its lease was taken away. The attempt may have expired (its result still counts) or have
-    ended (this is a repeat: :func:`is_repeat`).
+    ``repeat``: the attempt was ended by its own holder before.
     """
-    found = session.execute(select(JobRow.run_id).where(JobRow.id == lease.job_id)).one_or_none()
-    if found is None:
+
+    job: JobRow
+    run: RunRow | None
+    claimed_at: datetime
+    repeat: bool
+
+
+def held_job(session: Session, lease: Lease, board_id: str | None = None) -> Held:
+    """The job of a lease, its run and its newest attempt.
+
+    ``AbsentError`` if there is no such job (of that board, where one is given), ``StaleLease``
+    if the attempt is not the newest or its lease was taken away. The attempt may have expired:
+    its result still counts.
+    """
+    found = session.execute(JOB_OWNERS, {"job": lease.job_id}).one_or_none()
+    if found is None or (board_id is not None and found.board_id != board_id):
         raise absent("job", lease.job_id)
-    run = lock_runs(session, found).get(found.run_id or "")
+    run = None if found.run_id is None else lock_run(session, found.run_id)
     job = lock_job(session, lease.job_id)
     require_newest(job, lease)
-    attempt = session.get_one(JobAttemptRow, (job.id, job.attempt), populate_existing=True)
-    return job, run, attempt
+    attempt = session.execute(ATTEMPT, {"job": job.id, "number": job.attempt}).one()
+    return Held(job, run, attempt.claimed_at, attempt.ending in _TAKEN_BACK)
 
 
 def require_newest(job: JobRow, lease: Lease) -> None:
@@ -280,8 +231,3 @@ def require_newest(job: JobRow, lease: Lease) -> None:
             allowed=f"attempt {job.attempt} with its own token, while the job is {job.state}",
         )
     )
-
-
-def is_repeat(attempt: JobAttemptRow) -> bool:
-    """Whether the attempt was ended by its own holder before."""
-    return attempt.ending in _TAKEN_BACK

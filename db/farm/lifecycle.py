@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, literal_column, select, update
 from sqlalchemy.orm import Session
 
 from db.farm.checking import MAX_EVENT_BYTES, checked_json, shown_text
 from db.farm.errors import absent
 from db.farm.identifiers import JOB_PREFIX, new_identifier
+from db.farm.statements import END_ATTEMPT, NEW_EVENT
 from db.farm.states import (
     AttemptEnd,
     EventKind,
@@ -24,21 +25,33 @@ from db.farm.states import (
     RunState,
     require_step,
 )
-from db.farm.tables import EventRow, JobAttemptRow, JobRow, RunRow
-from db.transactions import table_of
+from db.farm.tables import JobAttemptRow, JobRow, RunRow
 from mapper.measurement import OUTCOME_KINDS
 
 MAX_ATTEMPTS = 3
-_OPEN = (JobState.QUEUED, JobState.LEASED)
 _FRESH = {"populate_existing": True}
+
+
+#: Made once: they are asked for every result.
+_LOCK_RUN = (
+    select(RunRow).where(RunRow.id == bindparam("run")).with_for_update(key_share=True)
+).execution_options(**_FRESH)
+_LOCK_JOB = (
+    select(JobRow).where(JobRow.id == bindparam("job")).with_for_update(key_share=True)
+).execution_options(**_FRESH)
+_OPEN_JOBS = (
+    select(JobRow.kind, JobRow.state, func.count())
+    .where(JobRow.run_id == bindparam("run"), literal_column("state IN ('queued', 'leased')"))
+    .group_by(JobRow.kind, JobRow.state)
+)
 
 
 def lock_run(session: Session, run_id: str) -> RunRow:
     """The run, locked against every other writer; ``AbsentError`` if there is none."""
-    rows = lock_runs(session, [run_id])
-    if run_id not in rows:
+    row = session.scalars(_LOCK_RUN, {"run": run_id}).one_or_none()
+    if row is None:
         raise absent("run", run_id)
-    return rows[run_id]
+    return row
 
 
 def lock_runs(session: Session, run_ids: Iterable[str | None]) -> dict[str, RunRow]:
@@ -59,10 +72,7 @@ def lock_runs(session: Session, run_ids: Iterable[str | None]) -> dict[str, RunR
 
 def lock_job(session: Session, job_id: str) -> JobRow:
     """The job, locked; the caller holds its run. ``AbsentError`` if there is none."""
-    row = session.scalars(
-        select(JobRow).where(JobRow.id == job_id).with_for_update(key_share=True),
-        execution_options=_FRESH,
-    ).one_or_none()
+    row = session.scalars(_LOCK_JOB, {"job": job_id}).one_or_none()
     if row is None:
         raise absent("job", job_id)
     return row
@@ -79,11 +89,8 @@ def add_event(
 ) -> None:
     """Store an event of a run or a board whose row the caller holds locked."""
     checked_json("event", payload, MAX_EVENT_BYTES)
-    session.execute(
-        insert(table_of(EventRow)).values(
-            run_id=run_id, board_id=board_id, kind=kind, payload=dict(payload), at=now
-        )
-    )
+    row = {"run_id": run_id, "board_id": board_id, "kind": kind, "payload": dict(payload)}
+    session.execute(NEW_EVENT, row | {"at": now})
 
 
 def active_s(run: RunRow, now: datetime) -> float:
@@ -108,7 +115,6 @@ def set_state(session: Session, run: RunRow, after: RunState, now: datetime, rea
         run.started_at = now
     if after.ended:
         run.ended_at = now
-    session.flush()
     payload = {"state": after, "before": before, "reason": run.reason}
     add_event(session, now, EventKind.RUN_STATE, payload, run_id=run.id)
 
@@ -147,11 +153,8 @@ def end_attempt(
     session: Session, job: JobRow, ending: AttemptEnd, now: datetime, reason: str = ""
 ) -> None:
     """Note how the job's newest attempt ended."""
-    session.execute(
-        update(table_of(JobAttemptRow))
-        .where(JobAttemptRow.job_id == job.id, JobAttemptRow.attempt == job.attempt)
-        .values(ending=ending, ended_at=now, reason=shown_text(reason))
-    )
+    ended = {"new_ending": ending, "new_ended_at": now, "new_reason": shown_text(reason)}
+    session.execute(END_ATTEMPT, {"job": job.id, "number": job.attempt, **ended})
 
 
 def end_job(session: Session, job: JobRow, after: JobState, now: datetime) -> None:
@@ -208,8 +211,10 @@ def spent_budget(run: RunRow, now: datetime) -> str:
 
 
 def settle(session: Session, run: RunRow, now: datetime) -> None:
-    """What follows when a job of the run has ended: the end of the run, or more candidates."""
-    session.flush()
+    """What follows when a job of the run has ended: the end of the run, or more candidates.
+
+    What the job has become is in the database; what the run has become may still be on its way.
+    """
     state = RunState(run.state)
     if state.ended:
         return
@@ -286,9 +291,6 @@ def job_values(job_id: str, kind: JobKind, now: datetime, **more: Any) -> dict[s
 
 
 def _open_jobs(session: Session, run_id: str) -> dict[tuple[str, str], int]:
-    counts = (
-        select(JobRow.kind, JobRow.state, func.count())
-        .where(JobRow.run_id == run_id, JobRow.state.in_(_OPEN))
-        .group_by(JobRow.kind, JobRow.state)
-    )
-    return {(kind, state): count for kind, state, count in session.execute(counts)}
+    with session.no_autoflush:  # the run's counters are written once, at the end
+        counts = session.execute(_OPEN_JOBS, {"run": run_id})
+        return {(kind, state): count for kind, state, count in counts}

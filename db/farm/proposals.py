@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from db.canonical import canonical_json, content_hash
@@ -29,8 +28,8 @@ from db.farm.notices import notify_boards
 from db.farm.run_records import DeviceState, Proposal, ProposedCandidate, StudySpec
 from db.farm.states import JobKind, RunState
 from db.farm.tables import JobRow, RunArtifactRow, RunRow, RunStudyRow
-from db.tables import Base, CandidateRow, DeviceRow, ProgramRow, StudyRow
-from db.transactions import insert_if_absent
+from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
+from db.transactions import insert_all_absent, insert_if_absent
 from mapper.errors import InputError, LimitError, Problem, StoreError
 
 MAX_CANDIDATES = 500
@@ -118,23 +117,25 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
         raise InputError(
             Problem("candidates", "refer to artifacts that are not stored", sorted(missing)[0])
         )
-    _insert_all(session, RunArtifactRow, [{"run_id": run.id, "hash": h} for h in sorted(wanted)])
+    insert_all_absent(
+        session, RunArtifactRow, [{"run_id": run.id, "hash": h} for h in sorted(wanted)]
+    )
     device_id = _device(session, proposal.device)
     programs = {
         program_hash: {"hash": program_hash, "schema": study.program_schema, "json_text": text}
         for study, (program_hash, text) in zip(proposal.studies, checked.programs, strict=True)
     }
-    _insert_all(session, ProgramRow, [programs[name] for name in sorted(programs)])
+    insert_all_absent(session, ProgramRow, [programs[name] for name in sorted(programs)])
     studies = [
         _study(session, run, study, program_hash, device_id, now)
         for study, (program_hash, _) in zip(proposal.studies, checked.programs, strict=True)
     ]
     candidates = {candidate.record.id: candidate for candidate in proposal.candidates}
-    _insert_all(
+    insert_all_absent(
         session, CandidateRow, [_candidate_values(candidates[name]) for name in sorted(candidates)]
     )
     ids = new_identifiers(JOB_PREFIX, now, len(proposal.candidates))
-    added = _insert_all(
+    added = insert_all_absent(
         session,
         JobRow,
         [
@@ -248,14 +249,3 @@ def _measure_job(
         rank=-run.priority,
         held=run.state == RunState.PAUSED,
     )
-
-
-def _insert_all(session: Session, table: type[Base], rows: list[dict[str, Any]]) -> int:
-    """Insert those that are not there yet, in few statements; how many were inserted."""
-    make = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
-    key = next(iter(table.__table__.primary_key))
-    inserted = 0
-    for start in range(0, len(rows), 100):
-        statement = make(table).values(rows[start : start + 100]).on_conflict_do_nothing()
-        inserted += len(session.execute(statement.returning(key)).all())
-    return inserted

@@ -13,13 +13,13 @@ from db.codecs import encode_outcome
 from db.farm.checking import MAX_FACTS_BYTES, MAX_PAYLOAD_BYTES, checked_json, checked_time
 from db.farm.errors import ConflictError
 from db.farm.job_records import Finished, Lease
-from db.farm.leases import held_job, is_repeat
+from db.farm.leases import Held, held_job
 from db.farm.lifecycle import add_event, end_attempt, end_job, set_state, settle, tried
 from db.farm.proposals import check_proposal, other_device_study, store_proposal
 from db.farm.rows import job_of, run_of
 from db.farm.run_records import Proposal
 from db.farm.states import AttemptEnd, EventKind, JobKind, JobState, RunState
-from db.farm.tables import JobAttemptRow, JobRow, RunRow
+from db.farm.tables import JobRow, RunRow
 from db.tables import MeasurementRow
 from db.transactions import Transactions, insert_if_absent
 from mapper.errors import Problem, StoreError
@@ -43,8 +43,9 @@ class Results:
         checked_json("result", result, MAX_PAYLOAD_BYTES)
         with self._transactions.write() as session:
             now = self._now()
-            job, run, attempt = _held(session, lease, JobKind.SOLVE)
-            if is_repeat(attempt):
+            held = _held(session, lease, JobKind.SOLVE)
+            job, run = held.job, held.run
+            if held.repeat:
                 return _finished(job, run, now, repeated=True)
             job.result = result
             _done(session, job, now)
@@ -60,9 +61,9 @@ class Results:
         checked = check_proposal(proposal)
         with self._transactions.write() as session:
             now = self._now()
-            job, run, attempt = _held(session, lease, JobKind.PROPOSE)
-            run = _of_run(run)
-            if is_repeat(attempt):
+            held = _held(session, lease, JobKind.PROPOSE)
+            job, run = held.job, _of_run(held.run)
+            if held.repeat:
                 return _finished(job, run, now, repeated=True)
             added = store_proposal(session, run, checked, now)
             run.proposed += added
@@ -93,6 +94,7 @@ class Results:
         *,
         facts: Mapping[str, Any],
         started_at: datetime | None = None,
+        board_id: str | None = None,
     ) -> Finished:
         """Store a measurement, count it, and go on with the run: more candidates where few are
         left, its end where its budget is spent.
@@ -100,7 +102,7 @@ class Results:
         ``facts`` are the device's at the measurement: where they contradict those of the study
         (another driver, say), the measurement goes to a study of that device. ``started_at`` is
         the board's clock; it is moved to lie between claim and now. A measurement that comes
-        while its run is being cancelled is kept.
+        while its run is being cancelled is kept. With ``board_id`` the job must be that board's.
         """
         checked_json("facts", facts, MAX_FACTS_BYTES)
         columns = encode_outcome(outcome)
@@ -109,11 +111,11 @@ class Results:
             checked_time("started_at", started_at)
         with self._transactions.write() as session:
             now = self._now()
-            job, run, attempt = _held(session, lease, JobKind.MEASURE)
-            run = _of_run(run)
-            if is_repeat(attempt):
+            held = _held(session, lease, JobKind.MEASURE, board_id)
+            job, run = held.job, _of_run(held.run)
+            if held.repeat:
                 return _finished(job, run, now, repeated=True)
-            began = attempt.claimed_at if started_at is None else started_at
+            began = held.claimed_at if started_at is None else started_at
             row = {
                 "study_id": other_device_study(session, run, job, facts, now),
                 "candidate_id": job.candidate_id,
@@ -124,7 +126,7 @@ class Results:
                 "memory_bytes": job.memory_bytes,
                 "source_hash": job.source_hash,
                 "nestmap_version": job.nestmap_version,
-                "started_at": min(max(began, attempt.claimed_at), now),
+                "started_at": min(max(began, held.claimed_at), now),
             }
             stored = insert_if_absent(session, MeasurementRow, row)
             _done(session, job, now)
@@ -145,13 +147,11 @@ class Results:
             return _finished(job, run, now, stored=stored)
 
 
-def _held(
-    session: Session, lease: Lease, kind: JobKind
-) -> tuple[JobRow, RunRow | None, JobAttemptRow]:
-    job, run, attempt = held_job(session, lease)
-    if job.kind != kind:
-        raise ConflictError(Problem("job", "is of another kind", found=job.kind, allowed=kind))
-    return job, run, attempt
+def _held(session: Session, lease: Lease, kind: JobKind, board_id: str | None = None) -> Held:
+    held = held_job(session, lease, board_id)
+    if held.job.kind != kind:
+        raise ConflictError(Problem("job", "is of another kind", held.job.kind, allowed=kind))
+    return held
 
 
 def _of_run(run: RunRow | None) -> RunRow:

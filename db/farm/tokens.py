@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
@@ -23,6 +23,7 @@ from db.farm.errors import CodeGone, absent
 from db.farm.paging import before
 from db.farm.records import Enrolled, Keyset, NewCode, NewToken, Token
 from db.farm.rows import board_of, token_of
+from db.farm.statements import TOKEN, USED_NOW
 from db.farm.states import Scope
 from db.farm.tables import BoardRow, EnrolmentRow, TokenRow
 from db.transactions import Transactions
@@ -75,31 +76,23 @@ class Tokens:
             return None
         token_id, secret = parts
         now = self._now()
-        with self._transactions.read() as session:
-            row = session.get(TokenRow, token_id)
-            known = _NO_HASH if row is None else row.hash
-            if not same_hash(secret_hash(secret), known) or row is None:
-                return None
-            if row.revoked_at is not None or (row.expires_at or now) < now:
-                return None
-            token = token_of(row)
+        with self._transactions.look() as connection:
+            row = connection.execute(TOKEN, {"token": token_id}).one_or_none()
+        known = _NO_HASH if row is None else row.hash
+        if not same_hash(secret_hash(secret), known) or row is None:
+            return None
+        if row.revoked_at is not None or (row.expires_at or now) < now:
+            return None
+        token = token_of(cast("TokenRow", row))
         used = token.last_used_at
         if used is None or (now - used).total_seconds() >= USE_WRITTEN_EVERY_S:
             self._write_use(token_id, now)
         return token
 
     def _write_use(self, token_id: str, now: datetime) -> None:
-        before_then = now - timedelta(seconds=USE_WRITTEN_EVERY_S)
-        with self._transactions.write() as session:
-            session.execute(
-                update(TokenRow)
-                .where(
-                    TokenRow.id == token_id,
-                    TokenRow.last_used_at.is_(None) | (TokenRow.last_used_at <= before_then),
-                )
-                .values(last_used_at=now),
-                execution_options={"synchronize_session": False},
-            )
+        before = now - timedelta(seconds=USE_WRITTEN_EVERY_S)
+        with self._transactions.write(durable=False) as session:
+            session.execute(USED_NOW, {"token": token_id, "used": now, "before": before})
 
     def revoke(self, token_id: str) -> Token:
         """Make a token invalid for good; a repeat keeps the first time. ``AbsentError``."""

@@ -1,0 +1,236 @@
+"""Statements of the lease protocol, made once: a thousand boards ask them all the time.
+
+SQLAlchemy takes longer to put such a statement together than PostgreSQL takes to answer it, so
+that these wait with named parameters. They are on tables, not on mapped classes: their rows have
+the columns by the same names. States stand in them as they are, not as parameters: only so does
+a plan that PostgreSQL keeps for all parameters use the partial indexes.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    ColumnElement,
+    Exists,
+    Integer,
+    String,
+    and_,
+    bindparam,
+    exists,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningUpdate
+
+from db.farm.states import JobKind, JobState
+from db.farm.tables import (
+    ArtifactChunkRow,
+    ArtifactRow,
+    BoardFactsRow,
+    BoardRow,
+    EventRow,
+    JobAttemptRow,
+    JobRow,
+    RunArtifactRow,
+    RunBoardRow,
+    RunRow,
+    TokenRow,
+)
+from db.transactions import table_of
+
+_jobs = table_of(JobRow)
+_boards = table_of(BoardRow)
+_attempts = table_of(JobAttemptRow)
+_runs = table_of(RunRow)
+_run_boards = table_of(RunBoardRow)
+_history = table_of(BoardFactsRow)
+_tokens = table_of(TokenRow)
+_artifacts = table_of(ArtifactRow)
+_chunks = table_of(ArtifactChunkRow)
+_of_run = table_of(RunArtifactRow)
+_job, _board, _attempt, _token = _jobs.c, _boards.c, _attempts.c, _tokens.c
+
+_QUEUED, _LEASED, _MEASURE = (
+    literal_column(f"'{word}'", String)
+    for word in (JobState.QUEUED, JobState.LEASED, JobKind.MEASURE)
+)
+_ONE = literal_column("1", Integer)
+
+_now = bindparam("now", type_=_job.not_before.type)
+#: Jobs that may be claimed, but for the number of their attempts.
+_waiting = and_(_job.state == _QUEUED, _job.held.is_(False), _job.not_before <= _now)
+_lapsed = and_(_job.state == _LEASED, _job.lease_until < _now)
+_claimable = and_(_waiting, _job.attempt < _job.max_attempts)
+_of_board = _job.board_id == bindparam("board")
+_runs_of_board = select(_run_boards.c.run_id).where(_run_boards.c.board_id == bindparam("board"))
+#: Jobs of other boards, in runs that this board measures too.
+_shared = and_(
+    _job.run_id.in_(_runs_of_board),
+    _job.kind == _MEASURE,
+    _job.board_id != bindparam("board"),
+)
+
+#: ``board``, ``now``: what a claim for the board will find (:class:`db.farm.leases.Outlook`).
+OUTLOOK = (
+    select(
+        exists().where(_of_board, _waiting),
+        exists().where(_of_board, _lapsed | (_waiting & (_job.attempt >= _job.max_attempts))),
+        exists().where(_shared, _waiting | _lapsed),
+    )
+    .select_from(_boards)
+    .where(_board.id == bindparam("board"))
+)
+
+#: ``board``: its state, locked against other claims for it.
+LOCK_BOARD = (
+    select(_board.state, _board.last_seen)
+    .where(_board.id == bindparam("board"))
+    .with_for_update(key_share=True)
+)
+
+#: ``board``, ``seen``: it has called.
+SEEN_NOW = (
+    update(_boards).where(_board.id == bindparam("board")).values(last_seen=bindparam("seen"))
+)
+
+#: ``board``: what is on record of it.
+BOARD = select(*_board).where(_board.id == bindparam("board"))
+#: ``board``: when it last said how it is.
+NEWEST_HISTORY = (
+    select(_history.c.at)
+    .where(_history.c.board_id == bindparam("board"))
+    .order_by(_history.c.id.desc())
+    .limit(_ONE)
+)
+
+
+def board_is_busy(board: ColumnElement[str]) -> Exists:
+    """Whether the board holds a lease that has not been ended."""
+    other = _jobs.alias("live")
+    return exists().where(other.c.board_id == board, other.c.state == _LEASED)
+
+
+_busy = board_is_busy(bindparam("board", type_=_job.board_id.type))
+
+
+def _first(*which: ColumnElement[bool]) -> ColumnElement[str]:
+    """The first claimable job of those. Jobs that another transaction is about to take are
+    passed over on PostgreSQL; on SQLite there is no other writer."""
+    return (
+        select(_job.id)
+        .where(*which, _claimable)
+        .order_by(_job.rank, _job.id)
+        .limit(_ONE)
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
+
+
+def _taking(*which: ColumnElement[bool]) -> ReturningUpdate[tuple[object, ...]]:
+    return (
+        update(_jobs)
+        .where(_job.id == _first(*which), _job.state == _QUEUED)
+        .values(
+            state=JobState.LEASED,
+            attempt=_job.attempt + 1,
+            lease_hash=bindparam("token_hash"),
+            lease_until=bindparam("until"),
+            stage="",
+        )
+        .returning(*_jobs.c)
+    )
+
+
+_work = and_(_job.board_id.is_(None), _job.kind.in_(bindparam("kinds", expanding=True)))
+#: Lease the first claimable job: ``now``, ``token_hash``, ``until``, and ``board`` or ``kinds``.
+TAKE_FOR_BOARD = _taking(_of_board, ~_busy)
+TAKE_WORK = _taking(_work)
+#: The same, where it is the job ``named``.
+TAKE_NAMED_WORK = _taking(_work, _job.id == bindparam("named"))
+#: ``kinds``, ``now``: a job that a claim would take or has to clear away.
+WORK_WAITS = select(_job.id).where(_work, _waiting | _lapsed).limit(_ONE)
+
+#: ``now``, ``before``: a job for solver workers whose bell was not rung since then.
+UNRUNG = (
+    select(_job.id)
+    .where(
+        _job.board_id.is_(None),
+        _waiting,
+        _job.rung_at.is_(None) | (_job.rung_at <= bindparam("before")),
+    )
+    .limit(_ONE)
+)
+
+#: ``board``, ``now``: give the board the first claimable job that others of its runs' boards have
+#: waiting. It becomes the board's own as it is, queued.
+TAKE_OVER = (
+    update(_jobs)
+    .where(_job.id == _first(_shared, ~_busy), _job.state == _QUEUED)
+    .values(board_id=bindparam("board"))
+    .returning(_job.id)
+)
+
+NEW_ATTEMPT = insert(_attempts)
+NEW_EVENT = insert(table_of(EventRow))
+
+#: ``job``: whose it is.
+JOB_OWNERS = select(_job.run_id, _job.board_id).where(_job.id == bindparam("job"))
+#: ``job``, ``number``: how an attempt stands.
+ATTEMPT = select(_attempt.claimed_at, _attempt.ending).where(
+    _attempt.job_id == bindparam("job"), _attempt.attempt == bindparam("number")
+)
+#: ``job``, ``number``, and the values: an attempt has ended.
+END_ATTEMPT = (
+    update(_attempts)
+    .where(_attempt.job_id == bindparam("job"), _attempt.attempt == bindparam("number"))
+    .values(
+        ending=bindparam("new_ending"),
+        ended_at=bindparam("new_ended_at"),
+        reason=bindparam("new_reason"),
+    )
+)
+#: Keep a lease that is held: ``job``, ``number``, ``token_hash``, ``until``, ``new_stage``. What
+#: it finds is the state of the job's run.
+KEEP_LEASE = (
+    update(_jobs)
+    .where(
+        _job.id == bindparam("job"),
+        _job.attempt == bindparam("number"),
+        _job.lease_hash == bindparam("token_hash"),
+        _job.state == _LEASED,
+    )
+    .values(lease_until=bindparam("until"), stage=bindparam("new_stage"))
+    .returning(
+        _job.board_id,
+        select(_runs.c.state).where(_runs.c.id == _job.run_id).scalar_subquery().label("run_state"),
+    )
+)
+
+#: ``name``: what is known of an artifact; and with ``number``, a chunk of it.
+ARTIFACT = select(*_artifacts.c).where(_artifacts.c.hash == bindparam("name"))
+CHUNK = select(_chunks.c.data).where(
+    _chunks.c.hash == bindparam("name"), _chunks.c.number == bindparam("number")
+)
+#: ``name``, ``board``: a run that the board measures refers to it.
+ARTIFACT_OF_BOARD = (
+    select(_of_run.c.run_id)
+    .join(_runs, _runs.c.id == _of_run.c.run_id)
+    .where(
+        _of_run.c.hash == bindparam("name"),
+        (_runs.c.board_id == bindparam("board")) | _runs.c.id.in_(_runs_of_board),
+    )
+    .limit(_ONE)
+)
+
+#: ``token``: what is on record of it.
+TOKEN = select(*_token).where(_token.id == bindparam("token"))
+#: ``token``, ``used``, ``before``: it was used, and the time on record is older than that.
+USED_NOW = (
+    update(_tokens)
+    .where(
+        _token.id == bindparam("token"),
+        _token.last_used_at.is_(None) | (_token.last_used_at <= bindparam("before")),
+    )
+    .values(last_used_at=bindparam("used"))
+)
