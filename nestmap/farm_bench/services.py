@@ -72,7 +72,8 @@ def api(host: Host, solvers: int) -> Iterator[Api]:
         assert service.process.stdout is not None
         for line in service.process.stdout:
             said = json.loads(line)
-            url = said.get("url", url)
+            if said["event"] == "listening":
+                url = said["url"]
             if said["event"] == "ready":
                 break
         else:
