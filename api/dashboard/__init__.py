@@ -10,18 +10,20 @@ from fastapi import FastAPI
 
 from api.dashboard import sign_in, static_files
 from api.dashboard.page_routes import PageRouter
-from api.dashboard.pages import candidate, compare, overview
+from api.dashboard.pages import candidate, compare, layer, overview, run
 from api.routing import GuardedRouter
 
 #: The routers of all pages, in the order in which paths are tried.
 PAGES: tuple[PageRouter, ...] = (
     sign_in.routes,
     overview.routes,
+    run.routes,
     candidate.routes,
     compare.routes,
+    layer.routes,
 )
 #: What scripts fetch and only they: like pages, no part of the API that others rely on.
-DATA: tuple[GuardedRouter, ...] = (static_files.routes,)
+DATA: tuple[GuardedRouter, ...] = (static_files.routes, run.data)
 
 
 def install(app: FastAPI) -> None:

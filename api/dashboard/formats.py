@@ -17,6 +17,8 @@ SPACE = "\u202f"
 ABSENT = "–"
 _TIME_UNITS = ((1e-6, "ns", 1e6), (1e-3, "µs", 1e3), (1.0, "ms", 1.0), (1e3, "s", 1e-3))
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_GROUPED_BELOW = 10**12
 _RATE_UNITS = ("", "k", "M", "G", "T", "P")
 
 
@@ -59,6 +61,18 @@ def size(value: float | None) -> str:
 def count(value: float | None) -> str:
     """A whole number in groups of three."""
     return ABSENT if value is None else f"{value:,.0f}".replace(",", SPACE)
+
+
+def large(value: int | None) -> str:
+    """A number of mappings: in groups of three, from a million million on as a power of ten."""
+    if value is None:
+        return ABSENT
+    if abs(value) < _GROUPED_BELOW:
+        return f"{value:,}".replace(",", SPACE)
+    digits = str(value)
+    exponent = str(len(digits) - 1).translate(_SUPERSCRIPTS)
+    # A float need not hold it.
+    return f"{int(digits[:4]) / 1000:.2f}{SPACE}×{SPACE}10{exponent}"
 
 
 def rate(value: float | None, unit: str) -> str:
@@ -130,6 +144,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "time_ms": time_ms,
     "size": size,
     "count": count,
+    "large": large,
     "rate": rate,
     "percent": percent,
     "seconds": seconds,

@@ -25,6 +25,7 @@ from api.dashboard.views.candidates import (
     prediction_view,
     timed_ms,
 )
+from api.dashboard.views.layers import LayerAddress, chosen_texts
 from api.dashboard.views.reproduction import kernel_command
 from api.dashboard.views.schedules import legend
 from api.dashboard.views.sources import highlighted_lines
@@ -36,6 +37,7 @@ from db.farm.identifiers import BOARD_PREFIX
 from db.farm.records import Board
 from db.farm.run_records import NewRun
 from db.farm.states import BoardState
+from mapper.profiles import profile_names
 
 routes = PageRouter()
 CandidatePath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
@@ -82,8 +84,21 @@ async def show_candidate(
         no_prediction=no_prediction,
         boards=_measuring(boards, candidate.board),
         new_run=run,
+        check_url=_check_url(candidate),
         program_text=(portrait.end or {}).get("program", ""),
     )
+
+
+def _check_url(candidate: Candidate) -> str:
+    """The check of this very mapping; empty where the layer's page knows no such device."""
+    profile = candidate.profile()
+    if not isinstance(profile, str):
+        profile = profile.get("name", "")
+    if profile not in profile_names():
+        return ""
+    variant = candidate.meant.variant if candidate.meant and candidate.layer_name else ""
+    address = LayerAddress(candidate.subject_path, variant, profile)
+    return address.checking(chosen_texts(candidate.chosen)).url()
 
 
 def _measuring(boards: tuple[Board, ...], own: Board | None) -> list[Board]:

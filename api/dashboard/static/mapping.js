@@ -3,6 +3,9 @@
 
 import { announce, showTimes } from "./app.js";
 
+/** How often each part was asked for. @type {Map<string, number>} */
+const asked = new Map();
+
 /**
  * Fetch a page and put its parts in place of this page's; the address follows.
  * @param {string} url
@@ -11,14 +14,18 @@ import { announce, showTimes } from "./app.js";
  */
 async function swap(url, ids, remember = true) {
   const parts = ids.map((id) => document.getElementById(id)).filter((part) => part !== null);
+  // Of several answers the one to the latest question counts.
+  const mine = (asked.get(ids[0]) ?? 0) + 1;
+  asked.set(ids[0], mine);
   for (const part of parts) part.setAttribute("aria-busy", "true");
   announce("Asking …");
   const focused = document.activeElement?.id ?? "";
-  const fields = [...document.querySelectorAll("details[id]")];
-  const open = new Set(fields.filter((d) => d instanceof HTMLDetailsElement && d.open).map((d) => d.id));
   try {
     const response = await fetch(url, { headers: { Accept: "text/html" } });
     const text = await response.text();
+    // Nor does one for a part that another answer has replaced.
+    if (asked.get(ids[0]) !== mine || parts.some((part) => !part.isConnected)) return;
+    const within = parts.some((part) => part.contains(document.activeElement));
     const found = new DOMParser().parseFromString(text, "text/html");
     const next = ids.map((id) => found.getElementById(id));
     if (!response.ok || next.some((part) => part === null)) {
@@ -29,14 +36,17 @@ async function swap(url, ids, remember = true) {
       const part = next[place];
       if (part) document.getElementById(id)?.replaceWith(part);
     });
-    for (const id of open) {
-      const details = document.getElementById(id);
-      if (details instanceof HTMLDetailsElement) details.open = true;
-    }
     // A form that adds a choice is answered by the page that has it.
     if (remember) history.pushState({ swap: ids }, "", response.url);
     showTimes();
-    if (focused) document.getElementById(focused)?.focus();
+    for (const part of next) if (part) askNow(part);
+    const again = focused ? document.getElementById(focused) : null;
+    if (again) again.focus({ preventScroll: true });
+    else if (within && next[0] instanceof HTMLElement) {
+      // What had the focus is gone: go on at the part that took its place.
+      next[0].tabIndex = -1;
+      next[0].focus({ preventScroll: true });
+    }
     const told = document.querySelector("[data-announce]");
     announce(told?.textContent?.trim() || "Done");
   } catch {
@@ -81,8 +91,15 @@ function installSwapping() {
     }
   });
   addEventListener("popstate", () => location.reload());
-  // What takes a while is asked for once the page is there.
-  for (const link of document.querySelectorAll("a[data-swap-now]")) {
+  askNow(document);
+}
+
+/**
+ * What takes a while is asked for once the rest is there.
+ * @param {ParentNode} within
+ */
+function askNow(within) {
+  for (const link of within.querySelectorAll("a[data-swap-now]")) {
     if (link instanceof HTMLAnchorElement) swap(link.href, idsOf(link), false);
   }
 }
