@@ -29,6 +29,7 @@ from mapper.kernel_gen.identifiers import (
     kernel_name,
     lane_name,
 )
+from mapper.kernel_gen.joined_stores import join_stores
 from mapper.kernel_gen.own_functions import OwnFunction
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
@@ -36,6 +37,7 @@ from mapper.kernel_gen.scheduled import (
     Run,
     Scheduled,
     ScheduledKernel,
+    StoreRow,
     element_count,
     threads_of,
     trip_count,
@@ -76,7 +78,7 @@ def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedK
     printer = _Printer(kernel, body, registers, names, trips)
     loaded = _loaded_globals(kernel.body)
     arguments = _global_buffers(kernel, loaded)
-    printer.statements(body)
+    printer.statements(join_stores(body))
     printer.align_arrays()
     lines = (*_local_arrays(kernel, names, printer.values.aligned), *printer.lines)
     written = {b.name for b in kernel.global_intermediates} | {kernel.output.name}
@@ -204,6 +206,8 @@ class _Printer:
                     self.barrier(statement)
                 case Store():
                     self.store(statement)
+                case StoreRow():
+                    self.store_row(statement)
                 case Run():
                     self.run(statement)
                 case Ahead():
@@ -392,7 +396,7 @@ class _Printer:
             self.line(f"if ({' && '.join(conditions)}) {{")
             self.depth += 1
         if width is None:
-            value = self.values.scalar(_unrounded(store))
+            value = self.values.scalar(_unrounded(store.buffer, store.value))
             self.line(self.values.stored(store.buffer, store.indices, value))
         else:
             self.vector_store(store, width)
@@ -400,8 +404,17 @@ class _Printer:
             self.depth -= 1
             self.line("}")
 
+    def store_row(self, row: StoreRow) -> None:
+        width = len(row.values)
+        scalars = [self.values.scalar(_unrounded(row.buffer, value)) for value in row.values]
+        lanes = (*row.indices[:-1], row.indices[-1] + symbol(LANE, width))
+        vector = f"(float{width})({', '.join(scalars)})"
+        statement = self.values.stored_vector(row.buffer, lanes, vector, width)
+        assert statement is not None, "neighbours are"
+        self.line(statement)
+
     def vector_store(self, store: Store, width: int) -> None:
-        value = self.values.vector(_unrounded(store), width)
+        value = self.values.vector(_unrounded(store.buffer, store.value), width)
         if store.buffer.name in self.vector_registers:
             self.line(f"{self.values.register(store.buffer, store.indices)} = {value};")
             return
@@ -422,10 +435,9 @@ class _Printer:
             self.line(self.values.stored(store.buffer, indices, f"{name}.{lane_name(lane)}"))
 
 
-def _unrounded(store: Store) -> Value:
+def _unrounded(buffer: Buffer, value: Value) -> Value:
     """What is stored; what the store itself rounds to 16 bits is not rounded before."""
-    value = store.value
-    if stored_as_half(store.buffer) and isinstance(value, Operate) and value.op is Op.TO_HALF:
+    if stored_as_half(buffer) and isinstance(value, Operate) and value.op is Op.TO_HALF:
         return value.operands[0]
     return value
 

@@ -23,7 +23,6 @@ class Family(StrEnum):
 
 _THREADS = ("k", "mo", "y", "x", "mi")
 _TILE = ("r", "p", "m", "v")
-_OUTPUTS = ("r", "p", "m", "mo", "y", "x", "mi", "v")
 
 
 def codes_of(
@@ -54,6 +53,11 @@ def codes_of(
             fused = "F" if nested[name].perfectly_nested else "S"
             found[name] = owner if position == 0 else fused
 
+    def in_order(ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of these maps that there are, outermost first."""
+        wanted = set(ids)
+        return tuple(name for name in nested if name in wanted)
+
     def vector(map_id: str, width: int, otherwise: str) -> None:
         if map_id in present:
             found[map_id] = f"V{width}" if width > 1 else otherwise
@@ -67,15 +71,14 @@ def codes_of(
     run("W0", "image", "tile_y", "tile_x")
     for stem in ("zero", "item", "slice", "out"):
         threads = tuple(f"{stem}_{label}" for label in _THREADS)
-        tile = tuple(f"{stem}_{label}" for label in _TILE)
+        tile = in_order(f"{stem}_{label}" for label in _TILE)
         if family is Family.SINGLE:
             run("S", *threads, *tile)
         else:
             run(parallel, *threads)
             run("S", *tile)
-    if "out_v_total" in present:
-        # Slices are added up by all work-items.
-        run(parallel, *(f"out_{label}" for label in _OUTPUTS))
+    for stem in ("start", "add"):
+        run("S", *(f"{stem}_{label}" for label in _TILE))
     if flat_copy:
         run(parallel, "image_c", "image_y", "image_x")
     else:
@@ -87,9 +90,9 @@ def codes_of(
     run("S", "r", "p")
     run("S", "m")
     run("S", "v")
-    for map_id in ("zero_v", "weight_v", "tap_v", "slice_v"):
+    for map_id in ("zero_v", "weight_v", "tap_v", "slice_v", "start_v", "add_v"):
         vector(map_id, width, "F")
     vector("v", width, "S")
     vector("patch_v", values.get("pv", 1), "F")
-    run("S", "out_v_total", "sum_w_total")
+    run("S", "sum_w_total")
     return {item.id: parse_code(found[str(item.id)]) for item in nested.values()}

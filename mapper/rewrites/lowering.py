@@ -24,6 +24,7 @@ from mapper.ast_model.builders import (
 )
 from mapper.ast_model.index_expr import Expr, const, exact_div
 from mapper.ast_model.nodes import Join, Kernel, Literal, Node, Program, Ref, Split, Zip
+from mapper.layer_spec import Layout
 from mapper.programs.common import WEIGHTS
 from mapper.rewrites import operands
 from mapper.rewrites.blocking import Blocking
@@ -200,9 +201,7 @@ class _Lowering:
         sums = Labelled(build, Join(total), (*self.threads, *TILE))
         if self.blocking.sliced:
             return self.added_slices(sums, bias)
-        return self.placed(
-            Labelled(build, self.written(sums.node, bias), (*self.threads, *TILE))
-        ).node
+        return self.placed(self.written(sums, bias)).node
 
     def extents(self) -> dict[str, Expr]:
         """The lengths of a work-group's and a work-item's dimensions."""
@@ -224,27 +223,51 @@ class _Lowering:
         order = order.merge("x", "p", "tw").merge("y", "r", "th")
         return order.merge("m", "v", "f").merge("mi", "f", "f").merge("mo", "f", "f")
 
-    def written(self, sums: Node, bias: Node | None) -> Node:
-        """Each work-item writes its outputs."""
+    def written(self, sums: Labelled, bias: Node | None) -> Labelled:
+        """[mo][y][x][mi] of sums: each work-item writes its outputs in their order in memory.
+
+        A row of a filter after the other, or with the channels last a pixel after the other. Of
+        slices it adds up what all of them have of its outputs.
+        """
         build, extents = self.build, self.extents()
-        ids = ("out_mo", "out_y", "out_x", "out_mi")
-        if bias is None:
-            ids = (*ids, "out_r", "out_p", "out_m", "out_v")
-            return build.nest(ids, lambda x: self.result(x, None), sums)
-        offsets = self.offsets(bias)
-        offsets = offsets.repeated("mi", "x", extents["x"]).repeated("x", "y", extents["y"])
+        by_rows = self.blocking.split or self.shape.layer.layout is Layout.NCHW
+        order = ("m", "v", "r", "p") if by_rows else TILE
+        arrays = [sums.node]
+        if bias is not None:
+            offsets = self.offsets(bias)
+            offsets = offsets.repeated("mi", "x", extents["x"]).repeated("x", "y", extents["y"])
+            arrays.append(offsets.node)
+
+        def item(both: Node) -> Node:
+            tile, offset = (both, None) if bias is None else (get(both, 0), get(both, 1))
+            if self.blocking.sliced:
+                tile = self.added(tile)
+            return self.written_tile(Labelled(build, tile, TILE).order(*order), offset)
+
+        ids = tuple(f"out_{label}" for label in THREADS[1:])
+        array = sums.node if bias is None else build.zip_nd(len(ids), *arrays)
+        return Labelled(build, build.nest(ids, item, array), (*THREADS[1:], *order))
+
+    def written_tile(self, tile: Labelled, offsets: Node | None) -> Node:
+        """A work-item's [m][v][r][p] or [r][p][m][v], with the offsets [m][v] of its filters."""
+        build = self.build
+        ids = tuple(f"out_{label}" for label in tile.labels)
+        if offsets is None:
+            return build.nest(ids, lambda x: self.result(x, None), tile.node)
+        if tile.labels[0] == "m":
+            return build.nest(
+                ids[:2],
+                lambda row: build.nest(ids[2:], lambda x: self.result(x, get(row, 1)), get(row, 0)),
+                build.zip_nd(2, tile.node, offsets),
+            )
         return build.nest(
-            ids,
-            lambda item: build.nest(
-                ("out_r", "out_p"),
-                lambda cell: build.nest(
-                    ("out_m", "out_v"),
-                    lambda pair: self.result(get(pair, 0), get(pair, 1)),
-                    build.zip_nd(2, cell, get(item, 1)),
-                ),
-                get(item, 0),
+            ids[:2],
+            lambda cell: build.nest(
+                ids[2:],
+                lambda pair: self.result(get(pair, 0), get(pair, 1)),
+                build.zip_nd(2, cell, offsets),
             ),
-            build.zip_nd(4, sums, offsets.node),
+            tile.node,
         )
 
     def result(self, total: Node, bias: Node | None) -> Node:
@@ -356,28 +379,38 @@ class _Lowering:
     # -- sums of slices and of splits ------------------------------------------------------
 
     def added_slices(self, sums: Labelled, bias: Node | None) -> Node:
-        """Slices written to local memory, where the work-group adds them up.
+        """Slices written to local memory, from where work-items add them up.
 
         Neighbouring work-items write and read neighbouring vectors there.
         """
-        build, extents = self.build, self.extents()
+        build = self.build
         ids = tuple(f"slice_{label}" for label in sums.labels)
         written = replace(sums, node=build.nest(ids, identity, sums.node))
-        outputs = ("r", "p", "m", "mo", "y", "x", "mi", "v")
-        local_sums = to_local(written.order("k", *outputs).node)
+        in_local = ("k", "r", "p", "m", "mo", "y", "x", "mi", "v")
 
-        def added(parts: Node) -> Node:
-            places = Labelled(build, parts, ("k", *outputs)).order(*outputs, "k")
-            offsets = None
-            if bias is not None:
-                offsets = self.offsets(bias)
-                for label in ("r", "p", "y", "x"):
-                    offsets = offsets.repeated(offsets.labels[0], label, extents[label])
-                offsets = offsets.order(*outputs)
-            made = self.summed(tuple(f"out_{label}" for label in outputs), places.node, offsets)
-            return self.placed(Labelled(build, made, outputs)).node
+        def read(slices: Node) -> Node:
+            parts = Labelled(build, slices, in_local).order(*THREADS[1:], "k", *TILE)
+            return self.placed(self.written(parts, bias)).node
 
-        return build.let(local_sums, added)
+        return build.let(to_local(written.order(*in_local).node), read)
+
+    def added(self, slices: Node) -> Node:
+        """[k][r][p][m][v] -> [r][p][m][v], in registers."""
+        build, extents = self.build, self.extents()
+        zeros = fill(0.0, *(extents[label] for label in TILE))
+        start = build.nest(tuple(f"start_{label}" for label in TILE), identity, zeros)
+        return Join(
+            build.reduce(
+                lambda acc, part: build.nest(
+                    tuple(f"add_{label}" for label in TILE),
+                    lambda pair: call("add", get(pair, 0), get(pair, 1)),
+                    build.zip_nd(len(TILE), acc, part),
+                ),
+                to_private(start),
+                slices,
+                step="slice",
+            )
+        )
 
     def offsets(self, bias: Node) -> Labelled:
         """The bias of a block of filters as [mo][mi][m][v]."""

@@ -147,10 +147,7 @@ __kernel void k_convolution(
             }
             { /* map out_mo: S, one iteration */
                 const int i_out_mo = 0;
-                g_convolution[f_group*4 + f_image*8] = p_sum_0_0_0_0_0_0_0.s0;
-                g_convolution[f_group*4 + f_image*8 + 1] = p_sum_0_0_0_0_0_0_0.s1;
-                g_convolution[f_group*4 + f_image*8 + 2] = p_sum_0_0_0_0_0_0_0.s2;
-                g_convolution[f_group*4 + f_image*8 + 3] = p_sum_0_0_0_0_0_0_0.s3;
+                ((__global float4 *)g_convolution)[f_group + f_image*2] = (float4)(p_sum_0_0_0_0_0_0_0.s0, p_sum_0_0_0_0_0_0_0.s1, p_sum_0_0_0_0_0_0_0.s2, p_sum_0_0_0_0_0_0_0.s3);
             }
         }
     }

@@ -147,10 +147,7 @@ __kernel void k_convolution(
                     p_sum_0_0_0_0_0_0_0 = fma(((__global const float4 *)g_packed)[f_group*36 + r_channel*9 + r_tap], (float4)(g_padded[i_group*320 + i_image*320 + i_tile_x + i_tile_y*10 + r_channel*80 + (r_tap%3) + (r_tap/3)*10]), p_sum_0_0_0_0_0_0_0);
                 }
             }
-            g_convolution[f_group*4 + f_image*8] = fmax((p_sum_0_0_0_0_0_0_0.s0 + g_bias[f_group*4]), 0.0f);
-            g_convolution[f_group*4 + f_image*8 + 1] = fmax((p_sum_0_0_0_0_0_0_0.s1 + g_bias[f_group*4 + 1]), 0.0f);
-            g_convolution[f_group*4 + f_image*8 + 2] = fmax((p_sum_0_0_0_0_0_0_0.s2 + g_bias[f_group*4 + 2]), 0.0f);
-            g_convolution[f_group*4 + f_image*8 + 3] = fmax((p_sum_0_0_0_0_0_0_0.s3 + g_bias[f_group*4 + 3]), 0.0f);
+            ((__global float4 *)g_convolution)[f_group + f_image*2] = (float4)(fmax((p_sum_0_0_0_0_0_0_0.s0 + g_bias[f_group*4]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s1 + g_bias[f_group*4 + 1]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s2 + g_bias[f_group*4 + 2]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s3 + g_bias[f_group*4 + 3]), 0.0f));
         }
     }
 }

@@ -11,7 +11,7 @@
  *   convolution   output        float [6][8][8]        1536 bytes
  * launches: 3
  *   1  k_packed        384 x 1 x 1 work-items in 3 x 1 x 1 groups of 128 x 1 x 1, once: it reads constants only
- *   2  k_partial_sums  256 x 2 x 4 work-items in 8 x 2 x 4 groups of 32 x 1 x 1
+ *   2  k_partial_sums  64 x 2 x 4 work-items in 8 x 2 x 4 groups of 8 x 1 x 1
  *   3  k_convolution   384 x 1 x 1 work-items in 3 x 1 x 1 groups of 128 x 1 x 1
  */
 
@@ -19,8 +19,8 @@ enum { /* sizes */
     c_C = 4, c_H = 6, c_W = 8, c_M = 8, c_kh = 3, c_kw = 3
 };
 enum { /* tuning parameters */
-    c_bm = 4, c_th = 4, c_tw = 2, c_bc = 1, c_tr = 1, c_tp = 1, c_tm = 1, c_mi = 2, c_v = 1,
-    c_rho_y = 2, c_rho_x = 0, c_pv = 2, c_wide = 1, c_pf = 1, c_sp = 4
+    c_bm = 4, c_th = 4, c_tw = 2, c_bc = 1, c_tr = 1, c_tp = 2, c_tm = 2, c_mi = 2, c_v = 2,
+    c_rho_y = 2, c_rho_x = 0, c_pv = 2, c_wide = 0, c_pf = 1, c_sp = 4
 };
 
 /*
@@ -52,7 +52,7 @@ __kernel void k_packed(
 }
 
 /*
- * kernel partial_sums, in groups of 32 x 1 x 1 work-items
+ * kernel partial_sums, in groups of 8 x 1 x 1 work-items
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
  * (S sequential, F fused with the map around it, V vectors; dimension 0 to 2 of: L work-items, W
  *   work-groups, G all work-items)
@@ -62,25 +62,25 @@ __kernel void k_packed(
  *         image                             1                            W0  global
  *           tile_y                          (H - kh + rho_y + 3)/th = 2  F   global
  *             tile_x                        (W - kw + rho_x + 3)/tw = 4  F   global
- *               zero_mo                     bm/(mi*tm) = 2               L0  private
+ *               zero_mo                     bm/(mi*tm) = 1               L0  private
  *                 zero_y                    th/tr = 4                    F   private
- *                   zero_x                  tw/tp = 2                    F   private
+ *                   zero_x                  tw/tp = 1                    F   private
  *                     zero_mi               mi = 2                       F   private
  *                       zero_r              tr = 1                       S   private
- *                         zero_p            tp = 1                       F   private
+ *                         zero_p            tp = 2                       F   private
  *                           zero_m          tm/v = 1                     F   private
- *                             zero_v        v = 1                        F   private
+ *                             zero_v        v = 2                        V2  private
  *               reduce r_chunk              C/(bc*sp) = 1
  *                 image_c                   bc = 1                       S   local
  *                   image_y                 kh + th - 1 = 6              L0  local
- *                     image_x               kw + tw + wide - 1 = 5       F   local
+ *                     image_x               kw + tw + wide - 1 = 4       F   local
  *                 weight_c                  bc = 1                       L0  local
  *                   weight_tap              kh*kw = 9                    F   local
- *                     weight_m              bm/v = 4                     F   local
- *                       weight_v            v = 1                        F   local
- *                 item_mo                   bm/(mi*tm) = 2               L0  private
+ *                     weight_m              bm/v = 2                     F   local
+ *                       weight_v            v = 2                        V2  local
+ *                 item_mo                   bm/(mi*tm) = 1               L0  private
  *                   item_y                  th/tr = 4                    F   private
- *                     item_x                tw/tp = 2                    F   private
+ *                     item_x                tw/tp = 1                    F   private
  *                       item_mi             mi = 2                       F   private
  *                         reduce r_channel  bc = 1
  *                           patch_y         kh + tr - 1 = 3              S   private
@@ -88,37 +88,37 @@ __kernel void k_packed(
  *                               patch_v     pv = 2                       V2  private
  *                           tap             kh*kw = 9                    S   private
  *                             tap_m         tm/v = 1                     F   private
- *                               tap_v       v = 1                        F   private
+ *                               tap_v       v = 2                        V2  private
  *                           reduce r_tap    kh*kw = 9
  *                             r             tr = 1                       S   private
- *                               p           tp = 1                       F   private
+ *                               p           tp = 2                       F   private
  *                                 m         tm/v = 1                     S   private
- *                                   v       v = 1                        S   private
- *               out_mo                      bm/(mi*tm) = 2               L0  global
+ *                                   v       v = 2                        V2  private
+ *               out_mo                      bm/(mi*tm) = 1               L0  global
  *                 out_y                     th/tr = 4                    F   global
- *                   out_x                   tw/tp = 2                    F   global
+ *                   out_x                   tw/tp = 1                    F   global
  *                     out_mi                mi = 2                       F   global
- *                       out_r               tr = 1                       S   global
- *                         out_p             tp = 1                       F   global
- *                           out_m           tm/v = 1                     F   global
- *                             out_v         v = 1                        F   global
- * local memory: 264 bytes a work-group
- *   l_image 120, l_packed 144
- * private memory: 88 bytes a work-item at once, at most
- *   variables: p_sum 4, p_packed 36
- *   arrays: p_image 48
+ *                       out_m               tm/v = 1                     S   global
+ *                         out_v             v = 2                        F   global
+ *                           out_r           tr = 1                       F   global
+ *                             out_p         tp = 2                       F   global
+ * local memory: 240 bytes a work-group
+ *   l_image 96, l_packed 144
+ * private memory: 136 bytes a work-item at once, at most
+ *   variables: p_packed 72
+ *   arrays: p_sum 16, p_image 48
  * barriers: 1
  *   l_image is written above and read below by other work-items
  *   l_packed is written above and read below by other work-items
  */
-__attribute__((reqd_work_group_size(32, 1, 1)))
+__attribute__((reqd_work_group_size(8, 1, 1)))
 __kernel void k_partial_sums(
     __global const float *restrict g_image,
     __global const float *restrict g_packed,
     __global float *restrict g_partial_sums)
 {
-    __local float l_image[30];
-    __local float l_packed[36];
+    __local float l_image[24] __attribute__((aligned(8)));
+    __local float l_packed[36] __attribute__((aligned(8)));
     { /* map split: W2, 4 iterations, one each */
         const int i_split = get_group_id(2);
         { /* map group, map block: W1, 2 iterations, one each */
@@ -130,85 +130,130 @@ __kernel void k_partial_sums(
                 const int i_image = 0;
                 const int i_tile_y = f_image/4;
                 const int i_tile_x = f_image%4;
-                float p_sum_0_0_0_0;
-                { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 32 iterations, one each */
+                float p_sum[4] __attribute__((aligned(8)));
+                { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 8 iterations, one each */
                     const int f_zero_mo = get_local_id(0);
-                    const int i_zero_mo = f_zero_mo/16;
-                    const int i_zero_y = (f_zero_mo/4)%4;
-                    const int i_zero_x = (f_zero_mo/2)%2;
+                    const int i_zero_mo = 0;
+                    const int i_zero_y = f_zero_mo/2;
+                    const int i_zero_x = 0;
                     const int i_zero_mi = f_zero_mo%2;
-                    p_sum_0_0_0_0 = 0.0f;
+                    for (int f_zero_r = 0; f_zero_r < 2; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m: S */
+                        const int i_zero_r = 0;
+                        const int i_zero_p = f_zero_r;
+                        const int i_zero_m = 0;
+                        ((__private float2 *)p_sum)[f_zero_r] = (float2)(0.0f);
+                    }
                 }
-                if ((int)get_local_id(0) < 30) { /* map image_y, map image_x: L0, of 32 */
-                    const int f_image_y = get_local_id(0);
-                    const int i_image_y = f_image_y/5;
-                    const int i_image_x = f_image_y%5;
+                for (int n_f_image_y = 0; n_f_image_y < 3; ++n_f_image_y) { /* map image_y, map image_x: L0 */
+                    const int f_image_y = get_local_id(0) + n_f_image_y*8;
+                    const int i_image_y = f_image_y/4;
+                    const int i_image_x = f_image_y%4;
                     const int inside_1 = (i_image_y + i_tile_y*4 - 1 >= 0) & (i_image_y + i_tile_y*4 - 1 < 6) & (i_image_x + i_tile_x*2 - 1 >= 0) & (i_image_x + i_tile_x*2 - 1 < 8);
                     const float loaded_1 = g_image[(inside_1 ? i_image_x*4 + i_image_y*32 + i_tile_x*8 + i_tile_y*128 - 36 : 0) + i_split];
                     l_image[f_image_y] = (inside_1 ? loaded_1 : 0.0f);
                 }
-                for (int n_f_weight_c = 0; n_f_weight_c < 1; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
-                    const int f_weight_c = get_local_id(0) + n_f_weight_c*32;
+                for (int n_f_weight_c = 0; n_f_weight_c < 2; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m: L0 */
+                    const int f_weight_c = get_local_id(0) + n_f_weight_c*8;
                     const int i_weight_c = 0;
-                    const int i_weight_tap = f_weight_c/4;
-                    const int i_weight_m = f_weight_c%4;
-                    const int i_weight_v = 0;
-                    l_packed[f_weight_c] = g_packed[f_group*144 + f_weight_c + i_split*36];
+                    const int i_weight_tap = f_weight_c/2;
+                    const int i_weight_m = f_weight_c%2;
+                    ((__local float2 *)l_packed)[f_weight_c] = ((__global const float2 *)g_packed)[f_group*72 + f_weight_c + i_split*18];
                 }
-                if ((int)get_local_id(0) + 32 < 36) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
-                    const int f_weight_c = (int)get_local_id(0) + 32;
+                if ((int)get_local_id(0) + 16 < 18) { /* map weight_c, map weight_tap, map weight_m: L0 */
+                    const int f_weight_c = (int)get_local_id(0) + 16;
                     const int i_weight_c = 0;
-                    const int i_weight_tap = f_weight_c/4;
-                    const int i_weight_m = f_weight_c%4;
-                    const int i_weight_v = 0;
-                    l_packed[f_weight_c] = g_packed[f_group*144 + f_weight_c + i_split*36];
+                    const int i_weight_tap = f_weight_c/2;
+                    const int i_weight_m = f_weight_c%2;
+                    ((__local float2 *)l_packed)[f_weight_c] = ((__global const float2 *)g_packed)[f_group*72 + f_weight_c + i_split*18];
                 }
                 /* barrier: l_image is written above and read below by other work-items */
                 /* barrier: l_packed is written above and read below by other work-items */
                 barrier(CLK_LOCAL_MEM_FENCE);
-                { /* map item_mo, map item_y, map item_x, map item_mi: L0, 32 iterations, one each */
+                { /* map item_mo, map item_y, map item_x, map item_mi: L0, 8 iterations, one each */
                     const int f_item_mo = get_local_id(0);
-                    const int i_item_mo = f_item_mo/16;
-                    const int i_item_y = (f_item_mo/4)%4;
-                    const int i_item_x = (f_item_mo/2)%2;
+                    const int i_item_mo = 0;
+                    const int i_item_y = f_item_mo/2;
+                    const int i_item_x = 0;
                     const int i_item_mi = f_item_mo%2;
                     {
                         float p_image[12] __attribute__((aligned(8)));
                         for (int f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
                             const int i_patch_y = f_patch_y/2;
                             const int i_patch_x = f_patch_y%2;
-                            ((__private float2 *)p_image)[f_patch_y] = vload2(0, l_image + (i_item_x + i_item_y*5 + i_patch_x*2 + i_patch_y*5));
+                            ((__private float2 *)p_image)[f_patch_y] = ((__local float2 *)l_image)[i_item_x + i_item_y*2 + i_patch_x + i_patch_y*2];
                         }
-                        float p_packed_0_0_0, p_packed_1_0_0, p_packed_2_0_0, p_packed_3_0_0, p_packed_4_0_0, p_packed_5_0_0, p_packed_6_0_0, p_packed_7_0_0;
-                        float p_packed_8_0_0;
-                        p_packed_0_0_0 = l_packed[i_item_mi + i_item_mo*2];
-                        p_packed_1_0_0 = l_packed[i_item_mi + i_item_mo*2 + 4];
-                        p_packed_2_0_0 = l_packed[i_item_mi + i_item_mo*2 + 8];
-                        p_packed_3_0_0 = l_packed[i_item_mi + i_item_mo*2 + 12];
-                        p_packed_4_0_0 = l_packed[i_item_mi + i_item_mo*2 + 16];
-                        p_packed_5_0_0 = l_packed[i_item_mi + i_item_mo*2 + 20];
-                        p_packed_6_0_0 = l_packed[i_item_mi + i_item_mo*2 + 24];
-                        p_packed_7_0_0 = l_packed[i_item_mi + i_item_mo*2 + 28];
-                        p_packed_8_0_0 = l_packed[i_item_mi + i_item_mo*2 + 32];
-                        p_sum_0_0_0_0 = fma(p_packed_0_0_0, p_image[0], p_sum_0_0_0_0);
-                        p_sum_0_0_0_0 = fma(p_packed_1_0_0, p_image[1], p_sum_0_0_0_0);
-                        p_sum_0_0_0_0 = fma(p_packed_2_0_0, p_image[2], p_sum_0_0_0_0);
-                        p_sum_0_0_0_0 = fma(p_packed_3_0_0, p_image[4], p_sum_0_0_0_0);
-                        p_sum_0_0_0_0 = fma(p_packed_4_0_0, p_image[5], p_sum_0_0_0_0);
-                        p_sum_0_0_0_0 = fma(p_packed_5_0_0, p_image[6], p_sum_0_0_0_0);
-                        p_sum_0_0_0_0 = fma(p_packed_6_0_0, p_image[8], p_sum_0_0_0_0);
-                        p_sum_0_0_0_0 = fma(p_packed_7_0_0, p_image[9], p_sum_0_0_0_0);
-                        p_sum_0_0_0_0 = fma(p_packed_8_0_0, p_image[10], p_sum_0_0_0_0);
+                        float2 p_packed_0_0, p_packed_1_0, p_packed_2_0, p_packed_3_0, p_packed_4_0, p_packed_5_0, p_packed_6_0, p_packed_7_0;
+                        float2 p_packed_8_0;
+                        p_packed_0_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2];
+                        p_packed_1_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 2];
+                        p_packed_2_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 4];
+                        p_packed_3_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 6];
+                        p_packed_4_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 8];
+                        p_packed_5_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 10];
+                        p_packed_6_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 12];
+                        p_packed_7_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 14];
+                        p_packed_8_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 16];
+                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const int i_r = 0;
+                            const int i_p = f_r;
+                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_0_0, (float2)(p_image[f_r]), ((__private float2 *)p_sum)[f_r]);
+                        }
+                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const int i_r = 0;
+                            const int i_p = f_r;
+                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_1_0, (float2)(p_image[f_r + 1]), ((__private float2 *)p_sum)[f_r]);
+                        }
+                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const int i_r = 0;
+                            const int i_p = f_r;
+                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_2_0, (float2)(p_image[f_r + 2]), ((__private float2 *)p_sum)[f_r]);
+                        }
+                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const int i_r = 0;
+                            const int i_p = f_r;
+                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_3_0, (float2)(p_image[f_r + 4]), ((__private float2 *)p_sum)[f_r]);
+                        }
+                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const int i_r = 0;
+                            const int i_p = f_r;
+                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_4_0, (float2)(p_image[f_r + 5]), ((__private float2 *)p_sum)[f_r]);
+                        }
+                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const int i_r = 0;
+                            const int i_p = f_r;
+                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_5_0, (float2)(p_image[f_r + 6]), ((__private float2 *)p_sum)[f_r]);
+                        }
+                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const int i_r = 0;
+                            const int i_p = f_r;
+                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_6_0, (float2)(p_image[f_r + 8]), ((__private float2 *)p_sum)[f_r]);
+                        }
+                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const int i_r = 0;
+                            const int i_p = f_r;
+                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_7_0, (float2)(p_image[f_r + 9]), ((__private float2 *)p_sum)[f_r]);
+                        }
+                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const int i_r = 0;
+                            const int i_p = f_r;
+                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_8_0, (float2)(p_image[f_r + 10]), ((__private float2 *)p_sum)[f_r]);
+                        }
                     }
                 }
-                { /* map out_mo, map out_y, map out_x, map out_mi: L0, 32 iterations, one each */
+                { /* map out_mo, map out_y, map out_x, map out_mi: L0, 8 iterations, one each */
                     const int f_out_mo = get_local_id(0);
-                    const int i_out_mo = f_out_mo/16;
-                    const int i_out_y = (f_out_mo/4)%4;
-                    const int i_out_x = (f_out_mo/2)%2;
+                    const int i_out_mo = 0;
+                    const int i_out_y = f_out_mo/2;
+                    const int i_out_x = 0;
                     const int i_out_mi = f_out_mo%2;
-                    if (i_out_y + i_tile_y*4 < 6) {
-                        g_partial_sums[i_block*192 + i_group*384 + i_image*384 + i_out_mi*48 + i_out_mo*96 + i_out_x + i_out_y*8 + i_split*384 + i_tile_x*2 + i_tile_y*32] = p_sum_0_0_0_0;
+                    for (int f_out_m = 0; f_out_m < 4; ++f_out_m) { /* map out_m, map out_v, map out_r, map out_p: S */
+                        const int i_out_m = 0;
+                        const int i_out_v = f_out_m/2;
+                        const int i_out_r = 0;
+                        const int i_out_p = f_out_m%2;
+                        if (i_out_r + i_out_y + i_tile_y*4 < 6) {
+                            g_partial_sums[i_block*192 + i_group*384 + i_image*384 + i_out_m*96 + i_out_mi*96 + i_out_mo*192 + i_out_p + i_out_r*8 + i_out_v*48 + i_out_x*2 + i_out_y*8 + i_split*384 + i_tile_x*2 + i_tile_y*32] = p_sum[i_out_m*2 + i_out_p*2 + i_out_r*4 + i_out_v + i_out_x*4];
+                        }
                     }
                 }
             }
