@@ -43,7 +43,7 @@ SHAPES: dict[str, Callable[[list[Any], dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def wait_of(
+async def wait_of(
     request: Request,
     prefer: Annotated[
         str | None,

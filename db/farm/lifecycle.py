@@ -119,11 +119,20 @@ def set_state(session: Session, run: RunRow, after: RunState, now: datetime, rea
     add_event(session, now, EventKind.RUN_STATE, payload, run_id=run.id)
 
 
-def end_run(session: Session, run: RunRow, after: RunState, now: datetime, reason: str) -> None:
+def end_run(
+    session: Session,
+    run: RunRow,
+    after: RunState,
+    now: datetime,
+    reason: str,
+    *,
+    has_jobs: bool = True,
+) -> None:
     """End the run and drop its open jobs, but for a measurement that is under way: its result
-    is stored when it comes."""
+    is stored when it comes. ``has_jobs`` False: none are open."""
     set_state(session, run, after, now, reason)
-    cancel_open_jobs(session, run.id, now)
+    if has_jobs:
+        cancel_open_jobs(session, run.id, now)
 
 
 def cancel_open_jobs(session: Session, run_id: str, now: datetime) -> None:
@@ -221,17 +230,18 @@ def settle(session: Session, run: RunRow, now: datetime) -> None:
     open_jobs = _open_jobs(session, run.id)
     leased = sum(n for (_, job_state), n in open_jobs.items() if job_state == JobState.LEASED)
     measures = sum(n for (kind, _), n in open_jobs.items() if kind == JobKind.MEASURE)
+    has_jobs = bool(open_jobs)
     if state is RunState.CANCELLING:
         if not leased:
-            end_run(session, run, RunState.CANCELLED, now, "cancelled")
+            end_run(session, run, RunState.CANCELLED, now, "cancelled", has_jobs=has_jobs)
         return
     spent = spent_budget(run, now)
     if spent:
-        end_run(session, run, RunState.FINISHED, now, spent)
+        end_run(session, run, RunState.FINISHED, now, spent, has_jobs=has_jobs)
         return
     proposing = sum(open_jobs.values()) > measures
     if run.exhausted and not measures and not proposing:
-        end_run(session, run, RunState.FINISHED, now, "exhausted")
+        end_run(session, run, RunState.FINISHED, now, "exhausted", has_jobs=has_jobs)
         return
     if state is RunState.PAUSED or run.exhausted or proposing or measures >= run.low_water:
         return

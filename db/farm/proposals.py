@@ -26,6 +26,7 @@ from db.farm.identifiers import JOB_PREFIX, new_identifiers
 from db.farm.lifecycle import job_values
 from db.farm.notices import notify_boards
 from db.farm.run_records import DeviceState, Proposal, ProposedCandidate, StudySpec
+from db.farm.statements import DEVICE_OF_STUDY
 from db.farm.states import JobKind, RunState
 from db.farm.tables import JobRow, RunArtifactRow, RunRow, RunStudyRow
 from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
@@ -153,11 +154,7 @@ def other_device_study(
 ) -> int:
     """The study that a measurement belongs to: the job's, or its like on another device where
     the facts contradict those that name the job's device."""
-    device = session.execute(
-        select(DeviceRow.name, DeviceRow.facts)
-        .join(StudyRow, StudyRow.device_id == DeviceRow.id)
-        .where(StudyRow.id == job.study_id)
-    ).one_or_none()
+    device = session.execute(DEVICE_OF_STUDY, {"study": job.study_id}).one_or_none()
     if device is None or job.study_id is None:
         raise StoreError(f"job {job.id} has lost its study")
     seen = {name: facts.get(name, value) for name, value in device.facts.items()}

@@ -130,20 +130,21 @@ class Results:
             }
             stored = insert_if_absent(session, MeasurementRow, row)
             _done(session, job, now)
-            if stored:
-                _count(run, job, columns.kind, columns.time_ms)
-            payload = {
-                "job": job.id,
-                "study": row["study_id"],
-                "candidate": job.candidate_id,
-                "outcome": columns.kind,
-                "time_ms": columns.time_ms,
-                "memory_bytes": job.memory_bytes,
-                "tried": tried(run),
-                "best_ms": run.best_ms,
-            }
-            add_event(session, now, EventKind.MEASURED, payload, run_id=run.id)
-            settle(session, run, now)
+            with session.no_autoflush:  # the run's row is written once, at the end
+                if stored:
+                    _count(run, job, columns.kind, columns.time_ms)
+                payload = {
+                    "job": job.id,
+                    "study": row["study_id"],
+                    "candidate": job.candidate_id,
+                    "outcome": columns.kind,
+                    "time_ms": columns.time_ms,
+                    "memory_bytes": job.memory_bytes,
+                    "tried": tried(run),
+                    "best_ms": run.best_ms,
+                }
+                add_event(session, now, EventKind.MEASURED, payload, run_id=run.id)
+                settle(session, run, now)
             return _finished(job, run, now, stored=stored)
 
 

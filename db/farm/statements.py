@@ -37,6 +37,7 @@ from db.farm.tables import (
     RunRow,
     TokenRow,
 )
+from db.tables import DeviceRow, StudyRow
 from db.transactions import table_of
 
 _jobs = table_of(JobRow)
@@ -49,6 +50,8 @@ _tokens = table_of(TokenRow)
 _artifacts = table_of(ArtifactRow)
 _chunks = table_of(ArtifactChunkRow)
 _of_run = table_of(RunArtifactRow)
+_devices = table_of(DeviceRow)
+_studies = table_of(StudyRow)
 _job, _board, _attempt, _token = _jobs.c, _boards.c, _attempts.c, _tokens.c
 
 _QUEUED, _LEASED, _MEASURE = (
@@ -205,6 +208,13 @@ KEEP_LEASE = (
         _job.board_id,
         select(_runs.c.state).where(_runs.c.id == _job.run_id).scalar_subquery().label("run_state"),
     )
+)
+
+#: ``study``: the device that it was made on.
+DEVICE_OF_STUDY = (
+    select(_devices.c.name, _devices.c.facts)
+    .join(_studies, _studies.c.device_id == _devices.c.id)
+    .where(_studies.c.id == bindparam("study"))
 )
 
 #: ``name``: what is known of an artifact; and with ``number``, a chunk of it.
