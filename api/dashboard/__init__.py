@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from api.dashboard import sign_in, static_files
 from api.dashboard.page_routes import PageRouter
-from api.dashboard.pages import candidate, compare, layer, overview, run
+from api.dashboard.pages import candidate, compare, devices, layer, network, overview, run
 from api.routing import GuardedRouter
 
 #: The routers of all pages, in the order in which paths are tried.
@@ -21,6 +21,8 @@ PAGES: tuple[PageRouter, ...] = (
     candidate.routes,
     compare.routes,
     layer.routes,
+    devices.routes,
+    network.routes,
 )
 #: What scripts fetch and only they: like pages, no part of the API that others rely on.
 DATA: tuple[GuardedRouter, ...] = (static_files.routes, run.data)

@@ -12,12 +12,13 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from db.codecs import unpack_trials
 from db.farm.checking import checked_integer, checked_limit
 from db.farm.fronts import StudiedPoint, front_statement
 from db.farm.selection import Selection, conditions_of, studies_of
 from db.farm.states import JobState
 from db.farm.tables import JobRow
+from db.records import StoredMeasurement
+from db.store import stored_measurement
 from db.tables import MeasurementRow
 from db.transactions import Transactions
 
@@ -27,7 +28,6 @@ _SCATTER = 2_654_435_761
 _MODULUS = 2**32
 MOST_POINTS = 200_000
 MOST_FAILURES = 10_000
-_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +136,33 @@ class Overviews:
                 )
         return tuple(sorted(groups.values(), key=lambda found: (-found.number, found.kind)))
 
-    def trials(self, ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        """Trials in ns of these measurements, of those that are timed; at most 1,000."""
+    def measurements(self, ids: Iterable[int]) -> dict[int, StoredMeasurement]:
+        """Those of these measurements that are there, by id; at most 1,000."""
         wanted = sorted({checked_integer("measurement", one) for one in ids})
         checked_limit(max(1, len(wanted)))
-        row = MeasurementRow
-        found: dict[int, tuple[int, ...]] = {}
+        rows = select(MeasurementRow).where(MeasurementRow.id.in_(wanted))
         with self._transactions.read() as session:
-            for start in range(0, len(wanted), _AT_ONCE):
-                part = wanted[start : start + _AT_ONCE]
-                rows = select(row.id, row.trials).where(row.id.in_(part), row.trials.is_not(None))
-                found.update(
-                    (one, unpack_trials(packed or b"")) for one, packed in session.execute(rows)
-                )
-        return found
+            return {row.id: stored_measurement(row) for row in session.scalars(rows)}
+
+    def middle(self, selection: Selection) -> Point | None:
+        """The timed measurement in the middle, by time; of an even number the faster one."""
+        row = MeasurementRow
+        timed = (
+            row.study_id.in_(studies_of(selection)),
+            row.time_ms.is_not(None),
+            *conditions_of(selection),
+        )
+        with self._transactions.read() as session:
+            total = session.execute(select(func.count()).where(*timed)).scalar_one()
+            rows = (
+                select(row.id, row.study_id, row.candidate_id, row.time_ms, row.memory_bytes)
+                .where(*timed)
+                .order_by(row.time_ms, row.id)
+                .offset((max(total, 1) - 1) // 2)
+                .limit(1)
+            )
+            found = session.execute(rows).one_or_none()
+            return None if found is None else _point(found)
 
     def held_jobs(self, *, limit: int = 200) -> tuple[HeldJob, ...]:
         """Measurements that boards hold a lease on, in the order of their jobs."""

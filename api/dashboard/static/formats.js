@@ -40,6 +40,14 @@ export function size(value) {
   return `${power === 0 ? value.toFixed(0) : significant(value)}${SPACE}${BYTE_UNITS[power]}`;
 }
 
+/**
+ * A number with its unit as a tick has it: `64 KiB`, not `64.0 KiB`.
+ * @param {string} text
+ */
+export function trimmed(text) {
+  return text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
+}
+
 /** @param {number | null | undefined} value */
 export function count(value) {
   if (value === null || value === undefined) return ABSENT;
