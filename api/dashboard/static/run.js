@@ -363,8 +363,9 @@ function refreshFragments() {
   const wait = Math.max(0, fragmentsAt + FRAGMENTS_MS - performance.now());
   fragmentsTimer = setTimeout(async () => {
     fragmentsAt = performance.now();
-    const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
-    if (!answer.ok || answer.redirected) return;
+    // What does not come now comes with the next news; the badge says when nothing does.
+    const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } }).catch(() => null);
+    if (!answer?.ok || answer.redirected) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const shown of document.querySelectorAll("[data-fragment]")) {
       const fresh = page.querySelector(`[data-fragment="${shown.getAttribute("data-fragment")}"]`);
@@ -374,7 +375,7 @@ function refreshFragments() {
       showTimes(shown);
     }
     about.measured = Number(page.querySelector("[data-measured]")?.getAttribute("data-measured") ?? 0);
-    await curves.refresh();
+    await curves.refresh().catch(() => {});
   }, wait);
 }
 
@@ -393,7 +394,8 @@ function follow() {
   const news = () => {
     timer ??= setTimeout(() => {
       timer = undefined;
-      void fetchNews().catch(showError);
+      // A service that is away is told by the badge.
+      void fetchNews().catch(() => {});
       refreshFragments();
     }, NEWS_MS);
   };

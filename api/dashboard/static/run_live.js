@@ -6,7 +6,7 @@
 const POLL_MS = 5_000;
 const TRY_AGAIN_MS = 30_000;
 /** Longer than the stream is silent by its heartbeats and the service's own reconnection. */
-const STALE_MS = 8_000;
+const STALE_MS = 4_000;
 const KINDS = ["measured", "run-state", "proposed", "job-failed", "job-expired", "gap"];
 
 export class Live {
