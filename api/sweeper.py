@@ -109,11 +109,10 @@ class Sweeper:
             await asyncio.sleep(max(often_s, _LOOK_S) if self._notices.listening else often_s)
 
     async def _wake_boards(self) -> None:
-        """One query for all boards that wait, whatever their number."""
-        listening = set(self._bells.names)
-        if any(name.startswith("dev_") for name in listening):
-            waiting = await self._database(self._farm.jobs.waiting_boards)
-            self._bells.ring(listening.intersection(waiting))
+        """One query for all boards that wait here, whatever their number and that of others."""
+        listening = [name for name in self._bells.names if name.startswith("dev_")]
+        if listening:
+            self._bells.ring(await self._database(self._farm.jobs.waiting_boards, listening))
 
     async def _count(self) -> None:
         counts = await self._database(self._farm.jobs.counts)

@@ -8,6 +8,7 @@ fenced by the attempt's own token.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
@@ -65,9 +66,10 @@ from db.farm.statements import (
     UNRUNG,
     WORK_WAITS,
     board_is_busy,
+    waiting_boards,
 )
 from db.farm.states import AttemptEnd, BoardState, EventKind, JobKind, JobState, RunState
-from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunBoardRow, RunRow
+from db.farm.tables import JobAttemptRow, JobRow, RunRow
 from db.transactions import Transactions
 from mapper.errors import InputError, Problem
 
@@ -164,36 +166,18 @@ class Jobs:
 
     # Claims
 
-    def waiting_boards(self, limit: int = 1_000) -> tuple[str, ...]:
-        """Active boards that would get a job if they asked now: one read for all long polls."""
-        now = self._now()
-        claimable = (
-            JobRow.board_id.is_not(None),
-            JobRow.state == JobState.QUEUED,
-            JobRow.held.is_(False),
-            JobRow.not_before <= now,
-        )
-        queued = select(JobRow.board_id).where(*claimable).distinct()
-        shared = (
-            select(RunBoardRow.board_id)
-            .join(JobRow, JobRow.run_id == RunBoardRow.run_id)
-            .where(*claimable)
-            .distinct()
-        )
-        busy = select(JobRow.board_id).where(
-            JobRow.state == JobState.LEASED, JobRow.board_id.is_not(None), JobRow.lease_until >= now
-        )
-        rows = (
-            select(BoardRow.id)
-            .where(
-                BoardRow.id.in_(queued) | BoardRow.id.in_(shared),
-                BoardRow.id.not_in(busy),
-                BoardRow.state == BoardState.ACTIVE,
+    def waiting_boards(self, among: Collection[str]) -> tuple[str, ...]:
+        """Those of these boards, however many, that would get a job if they asked now: one read
+        for all long polls."""
+        if not among:
+            return ()
+        dialect = self._transactions.engine.dialect.name
+        names = list(among) if dialect == "postgresql" else json.dumps(list(among))
+        with self._transactions.look() as connection:
+            found = connection.execute(
+                waiting_boards(dialect), {"names": names, "now": self._now()}
             )
-            .limit(checked_limit(limit))
-        )
-        with self._transactions.read() as session:
-            return tuple(session.scalars(rows))
+            return tuple(found.scalars())
 
     def claim_for_board(self, board_id: str, *, lease_s: float, owner: str = "") -> Claim | None:
         """Lease the board's first ``measure`` job for ``lease_s`` seconds, or else the first

@@ -9,13 +9,17 @@ a plan that PostgreSQL keeps for all parameters use the partial indexes.
 from __future__ import annotations
 
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Exists,
     Integer,
+    Select,
     String,
+    Text,
     and_,
     bindparam,
     exists,
+    func,
     insert,
     literal_column,
     select,
@@ -23,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from db.farm.states import JobKind, JobState
+from db.farm.states import BoardState, JobKind, JobState
 from db.farm.tables import (
     ArtifactChunkRow,
     ArtifactRow,
@@ -143,6 +147,30 @@ def _taking(*which: ColumnElement[bool]) -> ReturningUpdate[tuple[object, ...]]:
         )
         .returning(*_jobs.c)
     )
+
+
+_own_waits = exists().where(_job.board_id == _board.id, _waiting)
+_shared_waits = exists().where(
+    _run_boards.c.board_id == _board.id, _job.run_id == _run_boards.c.run_id, _waiting
+)
+_other = _jobs.alias("live")
+_is_at_work = exists().where(
+    _other.c.board_id == _board.id, _other.c.state == _LEASED, _other.c.lease_until >= _now
+)
+_WAITING_BOARDS = select(_board.id).where(
+    _board.state == BoardState.ACTIVE, _own_waits | _shared_waits, ~_is_at_work
+)
+
+
+def waiting_boards(dialect: str) -> Select[str]:
+    """``names`` (a list on PostgreSQL, the text of a JSON list on SQLite), ``now``: those of the
+    boards that would get a job if they asked. However many they are, it is one parameter."""
+    if dialect == "postgresql":
+        among = _board.id == func.any(bindparam("names", type_=ARRAY(Text)))
+    else:
+        named = func.json_each(bindparam("names", type_=Text)).table_valued("value")
+        among = _board.id.in_(select(named.c.value))
+    return _WAITING_BOARDS.where(among)
 
 
 _work = and_(_job.board_id.is_(None), _job.kind.in_(bindparam("kinds", expanding=True)))

@@ -55,6 +55,9 @@ def farm(
             show_default="all nine of VGG-16",
         ),
     ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, max=64, help="Of the API, at one port; PostgreSQL alone.")
+    ] = 1,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     keep: Annotated[Path | None, typer.Option(help="Keep logs and data in this folder.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the results as JSON, too.")] = None,
@@ -71,6 +74,8 @@ def farm(
 
     if store not in _STORES:
         raise InputError(Problem("--store", "no such store", store, ", ".join(_STORES)))
+    if processes > 1 and store != "postgres":
+        raise InputError(Problem("--processes", "SQLite has one", str(processes), "1"))
     layers = tuple(layer or (VGG16_UNIQUE[:1] if small else VGG16_UNIQUE))
     given: dict[str, Any] = {
         "boards": boards, "rates": None if rate is None else tuple(rate), "seconds": seconds,
@@ -79,7 +84,8 @@ def farm(
     }  # fmt: skip
     sizes = replace(
         SMALL if small else Sizes(),
-        layers=layers, seed=seed, **{n: value for n, value in given.items() if value is not None},
+        layers=layers, seed=seed, api_processes=processes,
+        **{n: value for n, value in given.items() if value is not None},
     )  # fmt: skip
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:

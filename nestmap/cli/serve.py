@@ -49,6 +49,14 @@ def serve(
             help="Leave solving to solver workers behind this RabbitMQ (or NESTMAP_BROKER).",
         ),
     ] = None,
+    share_port: Annotated[
+        bool,
+        typer.Option(
+            "--share-port",
+            help="Let several of these listen at one address, on one PostgreSQL; connections are "
+            "dealt out to them.",
+        ),
+    ] = False,
     json_output: Annotated[
         bool, typer.Option("--json", help="Write what happens as JSON, one object a line.")
     ] = False,
@@ -73,7 +81,12 @@ def serve(
         worker_device=worker_device if worker else None,
         solvers=solvers or max(2, len(os.sched_getaffinity(0))),
         broker=option_or_environment(broker, "NESTMAP_BROKER"),
+        share_port=share_port,
     )
+    if share_port and not address.startswith("postgresql"):
+        raise InputError(
+            Problem("--share-port", "an SQLite file has one service", allowed="a PostgreSQL")
+        )
     try:
         quiet = {} if "NESTMAP_LOG_LEVEL" in os.environ or json_output else {"log_level": "warning"}
         settings = Settings(store=address, **quiet)  # pyright: ignore[reportArgumentType]

@@ -45,7 +45,11 @@ Said = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What ``nestmap serve`` was asked for. ``worker_device`` None: no local worker."""
+    """What ``nestmap serve`` was asked for. ``worker_device`` None: no local worker.
+
+    ``share_port``: others of this user's processes may listen at the same address, and new
+    connections are dealt out to all of them.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8787
@@ -54,6 +58,7 @@ class ServeOptions:
     worker_device: str | None = "host"
     solvers: int = 2
     broker: str = ""
+    share_port: bool = False
 
 
 def serve(options: ServeOptions, settings: Settings, said: Said) -> None:
@@ -264,7 +269,10 @@ def _listener(options: ServeOptions) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
         listener = socket.create_server(
-            (options.host, options.port), family=family, backlog=_BACKLOG, reuse_port=False
+            (options.host, options.port),
+            family=family,
+            backlog=_BACKLOG,
+            reuse_port=options.share_port,
         )
         # Accepted sockets have it from here. asyncio sets it only where it made the listener, and
         # without it every answer on a kept connection waits 40 ms for an acknowledgement.

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ class Sizes:
     mappings: int = 2_000
     mapping_jobs: int = 2
     rounds: int = 3
+    api_processes: int = 1
     seed: int = 0
 
 
@@ -88,8 +90,8 @@ def measure(store: str, sizes_: Sizes, keep: Path | None, say: Say) -> dict[str,
             roots |= {"postgresql": [database.pid], "rabbitmq": [queue.pid]}
         host = Host(folder, url, broker)
         say("starting the API")
-        api = stack.enter_context(services.api(host, solvers=2))
-        roots["api"] = [api.service.pid]
+        api = stack.enter_context(services.api(host, 2, sizes_.api_processes))
+        roots["api"] = api.pids
         found["server"] = _server_version(url)
         if sizes_.layers:
             found["first_mappings"] = _first_mappings(api, url, sizes_, say)
@@ -131,7 +133,7 @@ def _pick_up(
         for rate in sizes_.rates:
             for number in range(sizes_.runs):
                 label = f"open-{rate:g}-{number}"
-                open_loops.append(_open_loop(host, api, roots, crew, sizes_, rate, label, say))
+                open_loops.append(_open_loop(host, roots, crew, sizes_, rate, label, say))
         found: dict[str, Any] = {
             "enrolled_a_second": round(len(boards) / enrol_s, 1), "open_loops": open_loops
         }  # fmt: skip
@@ -145,7 +147,6 @@ def _pick_up(
 
 def _open_loop(
     host: Host,
-    api: Api,
     roots: dict[str, list[int]],
     crew: Crew,
     sizes_: Sizes,
@@ -155,13 +156,13 @@ def _open_loop(
 ) -> dict[str, Any]:
     """A fixed load offered, whatever becomes of it."""
     count = round(rate * sizes_.seconds)
-    load = _load()
+    load, since = _load(), datetime.now(UTC)
     with Injector(host.store, label) as injector:
         say(f"{label}: {count} runs are made")
         ids = [board for board, _ in crew.boards]
         planned = injector.plan(ids, count)
         with serving(crew, _BOARD_PROCESSES, host.folder, host.environment, label) as crews:
-            waiting = services.wait_for_boards(api, sizes_.boards)
+            waiting = services.wait_for_boards(injector, sizes_.boards, since)
             time.sleep(_SETTLE_S)
             say(f"{label}: {waiting} boards wait; {rate:g} jobs a second for {sizes_.seconds:g} s")
             began_ns = time.monotonic_ns()

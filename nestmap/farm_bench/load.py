@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,7 +37,7 @@ from db.farm.run_records import (
     StudySpec,
 )
 from db.farm.states import JobKind
-from db.farm.tables import JobRow, RunRow, RunStudyRow
+from db.farm.tables import BoardRow, JobRow, RunRow, RunStudyRow
 from db.records import CandidateRecord
 from db.tables import MeasurementRow
 from mapper.errors import StoreError
@@ -213,6 +214,12 @@ class Injector:
             str(candidate): Ending(state, attempt, counts.get(str(candidate), 0))
             for candidate, state, attempt in rows
         }
+
+    def seen_since(self, then: datetime) -> int:
+        """How many boards have called since then; of each it is written every ten seconds."""
+        rows = select(func.count()).where(BoardRow.last_seen >= then)
+        with self._engine.connect() as connection:
+            return connection.execute(rows).scalar_one()
 
     def _open_runs(self) -> int:
         rows = select(func.count()).where(RunRow.label == self._label, RunRow.ended_at.is_(None))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ import httpx
 from db.farm.farm import Farm
 from db.farm.states import Scope
 from mapper.errors import StoreError
+from nestmap.farm_bench.load import Injector
 from nestmap.farm_bench.processes import Service
 
 _ANSWER_S = 600.0
@@ -46,9 +48,9 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A service that answers at ``url``."""
+    """Processes that answer at one ``url``."""
 
-    service: Service
+    services: tuple[Service, ...]
     url: str
 
     @property
@@ -57,17 +59,36 @@ class Api:
         url = httpx.URL(self.url)
         return url.host, url.port or 80
 
+    @property
+    def pids(self) -> list[int]:
+        return [service.pid for service in self.services]
+
 
 @contextmanager
-def api(host: Host, solvers: int) -> Iterator[Api]:
-    """The API with so many solver processes, from when it is ready."""
+def api(host: Host, solvers: int, processes: int = 1) -> Iterator[Api]:
+    """The API in so many processes, of so many solver processes each, from when it is ready."""
+    with ExitStack() as stack:
+        first, url = stack.enter_context(_serving(host, solvers, 0, 0, processes > 1))
+        started = [first]
+        for number in range(1, processes):
+            port = httpx.URL(url).port or 80
+            more, _ = stack.enter_context(_serving(host, solvers, number, port, True))
+            started.append(more)
+        yield Api(tuple(started), url)
+
+
+@contextmanager
+def _serving(
+    host: Host, solvers: int, number: int, port: int, shared: bool
+) -> Iterator[tuple[Service, str]]:
     command = [
-        sys.executable, "-m", "nestmap", "serve", "--no-worker", "--port", "0", "--json",
-        "--solvers", str(solvers),
+        sys.executable, "-m", "nestmap", "serve", "--no-worker", "--port", str(port), "--json",
+        "--solvers", str(solvers), *(["--share-port"] if shared else []),
     ]  # fmt: skip
     with Service(
-        "api", command, folder=host.folder, environment=host.environment, pipes=True
-    ) as service:
+        f"api-{number}" if number else "api", command, folder=host.folder,
+        environment=host.environment, pipes=True,
+    ) as service:  # fmt: skip
         url = ""
         assert service.process.stdout is not None
         for line in service.process.stdout:
@@ -78,22 +99,19 @@ def api(host: Host, solvers: int) -> Iterator[Api]:
                 break
         else:
             raise StoreError(f"the API ended: {service.said()}")
-        yield Api(service, url)
+        yield service, url
 
 
-def wait_for_boards(api: Api, boards: int) -> int:
-    """How many boards wait for work when nearly all do, or when that has taken too long. What a
-    thousand boards cost that come at once is none of what they cost while they wait."""
+def wait_for_boards(injector: Injector, boards: int, since: datetime) -> int:
+    """How many boards have asked for work since then when nearly all have, or when that has
+    taken too long. What a thousand boards cost that come at once is none of what they cost while
+    they wait."""
     end = time.monotonic() + _BOARDS_S
-    while (waiting := _waiting(api)) < _NEARLY_ALL * boards and time.monotonic() < end:
+    while (waiting := injector.seen_since(since)) < _NEARLY_ALL * boards:
+        if time.monotonic() > end:
+            break
         time.sleep(0.5)
     return waiting
-
-
-def _waiting(api: Api) -> int:
-    text = httpx.get(f"{api.url}/metrics", timeout=_ANSWER_S).raise_for_status().text
-    line = next(line for line in text.splitlines() if line.startswith("nestmap_waiting_boards "))
-    return round(float(line.split()[1]))
 
 
 @contextmanager

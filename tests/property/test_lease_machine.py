@@ -239,7 +239,8 @@ class LeaseMachine(RuleBasedStateMachine):
             expected = self.claimable(others, number)
             if expected is not None:
                 expected.board = number
-        waiting = self.boards[number].id in self.farm.jobs.waiting_boards()
+        asked = [board.id for board in self.boards]
+        waiting = self.boards[number].id in self.farm.jobs.waiting_boards(asked)
         assert waiting or expected is None
         claimed = self.farm.jobs.claim_for_board(self.boards[number].id, lease_s=LEASE_S)
         self.note_claim(expected, claimed)

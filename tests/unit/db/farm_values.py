@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlalchemy import insert, select
+
 from db.canonical import canonical_json, content_hash
 from db.farm.farm import Farm
+from db.farm.identifiers import BOARD_PREFIX
 from db.farm.job_records import Claim, Finished
 from db.farm.records import Board
 from db.farm.run_records import (
@@ -21,7 +24,10 @@ from db.farm.run_records import (
     StudySpec,
 )
 from db.farm.states import JobKind
+from db.farm.tables import BoardRow, JobRow
 from db.records import CandidateRecord
+from db.tables import CandidateRow
+from db.transactions import table_of
 from mapper.measurement import Timed
 
 PROGRAM = '{"kernels": []}'
@@ -110,3 +116,23 @@ def finish(
 ) -> Finished:
     """End a measurement well."""
     return farm.results.finish_measure(claimed.lease, timed(time_ns), facts=facts)
+
+
+def with_work_like(farm: Farm, board: Board, count: int) -> list[str]:
+    """The ids of ``count`` new boards, each with a job like the one of that board."""
+    transactions = farm.store._transactions
+    boards, candidates, jobs = (table_of(row) for row in (BoardRow, CandidateRow, JobRow))
+    with transactions.look() as connection:
+        job = connection.execute(select(jobs).where(jobs.c.board_id == board.id)).one()._asdict()
+        one = connection.execute(select(boards).where(boards.c.id == board.id)).one()._asdict()
+        found = select(candidates).where(candidates.c.id == job["candidate_id"])
+        candidate = connection.execute(found).one()._asdict()
+    names = [f"{BOARD_PREFIX}{number:026}" for number in range(count)]
+    hashes = [f"{number:064x}" for number in range(count)]
+    with transactions.write() as session:
+        session.execute(insert(boards), [{**one, "id": n, "name": n} for n in names])
+        session.execute(insert(candidates), [{**candidate, "id": h} for h in hashes])
+        rows = zip(names, hashes, strict=True)
+        copies = [{**job, "id": f"job_{n[4:]}", "board_id": n, "candidate_id": h} for n, h in rows]
+        session.execute(insert(jobs), copies)
+    return names

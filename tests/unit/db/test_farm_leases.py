@@ -23,6 +23,7 @@ from tests.unit.db.farm_values import (
     some_proposal,
     some_run,
     timed,
+    with_work_like,
 )
 
 
@@ -33,11 +34,11 @@ def test_a_board_has_one_lease_at_a_time(farm: Farm, clock: Clock):
     first = claim(farm, board)
     assert farm.jobs.claim_for_board(board.id, lease_s=30) is None
     assert farm.jobs.claim_for_board(other.id, lease_s=30) is None
-    assert farm.jobs.waiting_boards() == ()
+    assert farm.jobs.waiting_boards([board.id, other.id]) == ()
     clock.advance(29)
     assert farm.jobs.claim_for_board(board.id, lease_s=30) is None
     finish(farm, first)
-    assert farm.jobs.waiting_boards() == (board.id,)
+    assert farm.jobs.waiting_boards([board.id, other.id]) == (board.id,)
     assert claim(farm, board).job.id != first.job.id
 
 
@@ -233,7 +234,7 @@ def test_no_work_for_a_board_that_is_not_active(farm: Farm):
     some_run(farm, board)
     propose(farm, [0])
     farm.boards.quarantine(board.id, "golden kernel is wrong", by="agent")
-    assert farm.jobs.waiting_boards() == ()
+    assert farm.jobs.waiting_boards([board.id]) == ()
     assert farm.jobs.claim_for_board(board.id, lease_s=30) is None
     farm.boards.release(board.id, by="agent")
     claim(farm, board)
@@ -309,7 +310,9 @@ def test_a_run_goes_on_with_a_stand_in_when_its_board_is_lost(farm: Farm, clock:
     board, other = some_board(farm), some_board(farm, "other")
     run = some_run(farm, board, stand_ins=(other.id,))
     propose(farm, range(4))
-    assert set(farm.jobs.waiting_boards()) == {board.id, other.id}
+    both = {board.id, other.id}
+    assert set(farm.jobs.waiting_boards(sorted(both))) == both
+    assert farm.jobs.waiting_boards([other.id, "dev_none"]) == (other.id,)
     assert farm.catalogue.artifact_is_for_board(SOURCE_HASH, other.id)
     assert not farm.catalogue.artifact_is_for_board(SOURCE_HASH, some_board(farm, "third").id)
     lost, second = claim(farm, board), claim(farm, other)
@@ -362,3 +365,14 @@ def test_stand_ins_have_the_profile_of_the_board(farm: Farm):
     with pytest.raises(AbsentError):
         some_run(farm, board, stand_ins=("dev_nobody",))
     assert farm.runs.page() == ()
+
+
+def test_boards_that_wait_are_found_however_many_others_have_work(farm: Farm):
+    board = some_board(farm)
+    some_run(farm, board)
+    propose(farm, [0])
+    absent = with_work_like(farm, board, 1_500)
+    assert farm.jobs.waiting_boards([board.id]) == (board.id,)
+    asked = [board.id, *absent[:1_200], "dev_none"]
+    assert set(farm.jobs.waiting_boards(asked)) == {board.id, *absent[:1_200]}
+    assert farm.jobs.waiting_boards([]) == ()

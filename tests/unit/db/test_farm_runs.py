@@ -236,7 +236,7 @@ def test_a_paused_run_gives_out_nothing(farm: Farm):
     assert farm.runs.pause(run.id).state is RunState.PAUSED
     assert farm.runs.pause(run.id).state is RunState.PAUSED
     assert finish(farm, under_way).stored
-    assert farm.jobs.waiting_boards() == ()
+    assert farm.jobs.waiting_boards([board.id]) == ()
     assert farm.jobs.claim_for_board(board.id, lease_s=30) is None
     assert farm.runs.resume(run.id).state is RunState.RUNNING
     assert farm.runs.resume(run.id).state is RunState.RUNNING
