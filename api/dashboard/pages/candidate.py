@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
@@ -62,6 +61,9 @@ async def show_candidate(
     portrait = await portrait_of(services, candidate)
     view = candidate_view(candidate, portrait)
     source = candidate.source or (portrait.end or {}).get("source")
+    # In the order in which kernels print their parameters, which a store does not keep.
+    described = portrait.end or {}
+    chosen = described["assignment"] if described.get("valid") else candidate.chosen
     subject, variant = candidate.subject()
     mode = "strict" if candidate.meant is None else candidate.meant.mode
     prediction, no_prediction = None, ""
@@ -78,8 +80,7 @@ async def show_candidate(
         source_is_stored=candidate.source is not None,
         source_lines=highlighted_lines(source) if source else (),
         measurements=[(m, outcome_view(m), timed_ms(m)) for m in candidate.measurements],
-        command=kernel_command(subject, variant, mode, candidate.profile(), candidate.chosen),
-        chosen_json=json.dumps(candidate.chosen),
+        command=kernel_command(subject, variant, mode, candidate.profile(), chosen),
         prediction=prediction,
         no_prediction=no_prediction,
         boards=_measuring(boards, candidate.board),

@@ -327,7 +327,11 @@ async def _check(
         else:
             end = asked.answer.end
             broken = layers.broken_rules(end["violations"])
-            context |= {"verdict": end, "broken": broken, "marked": layers.marked_maps(broken)}
+            context |= {
+                "verdict": end,
+                "broken": broken,
+                "marked": layers.marked_maps(broken, chosen),
+            }
             if end.get("nearest"):
                 context["nearest"] = layers.nearest_view(end["nearest"], address)
             if end.get("conflict"):

@@ -11,6 +11,8 @@ from api.dashboard.formats import SPACE, large
 from api.dashboard.views.rules import rule_title
 from api.dashboard.views.scales import log_share
 from api.dashboard.views.schedules import Schedule, schedule
+from mapper.errors import InputError
+from mapper.schedule import parse_code
 
 #: Views of a subject, in the order of the tabs.
 VIEWS = (
@@ -289,14 +291,34 @@ def broken_rules(violations: Iterable[Mapping[str, Any]]) -> tuple[BrokenRule, .
     )
 
 
-def marked_maps(broken: Iterable[BrokenRule]) -> dict[str, tuple[str, ...]]:
-    """For each map the titles of the rules that it breaks."""
+#: A constraint that names more maps is about a whole kernel.
+_WHOLE_KERNEL = 8
+_PARALLEL = frozenset({"group", "local", "global"})
+
+
+def marked_maps(
+    broken: Iterable[BrokenRule], codes: Mapping[str, Any]
+) -> dict[str, tuple[str, ...]]:
+    """For each map the titles of the rules that it breaks.
+
+    Of what is said of a whole kernel only those maps are marked that are spread over threads:
+    they are what has to change.
+    """
     found: dict[str, list[str]] = {}
     for one in broken:
-        for name in one.maps:
+        whole = len(one.maps) > _WHOLE_KERNEL
+        named = [name for name in one.maps if not whole or _is_parallel(codes.get(name))]
+        for name in named or one.maps:
             if one.title not in found.setdefault(name, []):
                 found[name].append(one.title)
     return {name: tuple(titles) for name, titles in found.items()}
+
+
+def _is_parallel(code: Any) -> bool:
+    try:
+        return code is not None and schedule(int(parse_code(code))).level in _PARALLEL
+    except InputError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

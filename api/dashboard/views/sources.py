@@ -18,7 +18,7 @@ from pygments.token import Keyword, Name
 MOST_HIGHLIGHTED = 500_000
 #: Lines that are compared; difflib's time grows with their product.
 MOST_COMPARED_LINES = 6_000
-MOST_ROWS = 2_000
+MOST_ROWS = 1_000
 CONTEXT_LINES = 3
 #: Prefix of the classes that colour a source.
 CLASS_PREFIX = "hl-"
