@@ -22,6 +22,8 @@ from api.schemas.leases import (
     HeartbeatRequest,
     LeasedJob,
     LeaseRequest,
+    ReleaseAnswer,
+    ReleaseRequest,
     ResultAnswer,
     ResultRequest,
 )
@@ -188,6 +190,24 @@ async def send_result(
         services.bells.ring([finished.run.id])
         services.sweeper.ring_work()
     return ResultAnswer(stored=finished.stored)
+
+
+@routes.post(
+    "/v1/jobs/{job_id}/release", Access.OWN_DEVICE, summary="Give a job back",
+    problems=(404, 409), response_model=ReleaseAnswer,
+)  # fmt: skip
+async def release_job(
+    job_id: JobPath, body: ReleaseRequest, services: ServicesOf, principal: PrincipalOf
+) -> ReleaseAnswer:
+    """For a board that drops a job: it is told to, stops, or its device has failed. The job goes
+    to the queue again, unless its run is ending: then nothing has to wait for the lease's end."""
+    job = await services.database(
+        services.farm.jobs.fail, Lease(job_id, body.attempt, body.lease_token),
+        body.reason or "the board gave the job back", board_id=_board_of(principal),
+    )  # fmt: skip
+    if job.run_id is not None:
+        services.bells.ring([job.run_id])
+    return ReleaseAnswer(state=job.state.value)  # pyright: ignore[reportArgumentType]
 
 
 @routes.post(

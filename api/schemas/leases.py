@@ -160,6 +160,20 @@ class ResultAnswer(BaseModel):
     stored: bool
 
 
+class ReleaseRequest(Open):
+    """The board gives a job back without a result."""
+
+    attempt: Attempt
+    lease_token: LeaseToken
+    reason: Annotated[str, StringConstraints(max_length=2_000)] = ""
+
+
+class ReleaseAnswer(BaseModel):
+    """What became of the job."""
+
+    state: Literal["queued", "failed", "cancelled", "done"]
+
+
 class HealthRequest(Open):
     """How the device is; whatever else is sent is kept with it (temperatures, clocks)."""
 

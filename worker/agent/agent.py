@@ -6,6 +6,7 @@ them calls :meth:`Agent.drain`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import signal
 import time
@@ -37,6 +38,9 @@ _FULL_JOURNAL_PAUSE_S = 5.0
 #: What the server refuses for now: another lease of this board, or a quarantine of its own.
 _REFUSED_PAUSE_S = 15.0
 _MOST_LOG_CHARACTERS = 8000
+_MOST_REASON_CHARACTERS = 2000
+#: For giving a job back: the next job need not wait for a server that is not there.
+_RELEASE_S = 5.0
 
 
 class Agent:
@@ -319,19 +323,36 @@ class Agent:
         started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         # A little before the server's own deadline, so that the result still counts.
         deadline = time.monotonic() + max(1.0, lease.deadline_s - 1.0)
+        heartbeat = Heartbeat(self._calls, lease, self._waiter)
         try:
-            with Heartbeat(self._calls, lease, self._waiter) as heartbeat:
+            with heartbeat:
                 event = self._measured(lease, heartbeat, deadline)
                 self._keep(lease, event, started_at)
         except GivenUp as reason:
             self._announcer.say("given-up", f"job {lease.job}: {reason}", job=lease.job)
+            if not heartbeat.lost:
+                self._release(lease, str(reason))
         except DeviceFailed as failure:
             # No result: another attempt, perhaps on a healthy device, shall measure it.
             self._announcer.say("device-failed", f"job {lease.job}: {failure}", job=lease.job)
+            self._release(lease, str(failure))
         except OSError as error:
             self._announcer.say("disk", f"job {lease.job}: {error}", job=lease.job)
             self._pause(_FULL_JOURNAL_PAUSE_S)
         self.jobs_done += 1
+
+    def _release(self, lease: Lease, reason: str) -> None:
+        """Say that the job is dropped, so that nobody waits for the lease's end.
+
+        Once: where it does not get through (or the server is older), the lease runs out.
+        """
+        body = {
+            "attempt": lease.attempt,
+            "lease_token": lease.token,
+            "reason": reason[:_MOST_REASON_CHARACTERS],
+        }
+        with contextlib.suppress(TryAgain, Refused, NotAcceptable):
+            self._calls.post(f"/v1/jobs/{lease.job}/release", body, timeout_s=_RELEASE_S)
 
     def _give_up(self, heartbeat: Heartbeat) -> str:
         if heartbeat.lost:

@@ -36,6 +36,7 @@ class FakeJob:
     until: float = 0.0
     results: list[dict[str, Any]] = field(default_factory=list)
     beats: list[dict[str, Any]] = field(default_factory=list)
+    released: list[dict[str, Any]] = field(default_factory=list)
     cancel: bool = False
 
 
@@ -155,7 +156,8 @@ class FakeServer:
         parts = path.split("/")
         if len(parts) == 5 and parts[2] == "jobs" and parts[3] in self.jobs:
             job = self.jobs[parts[3]]
-            return self._beat(job, body) if parts[4] == "heartbeat" else self._result(job, body)
+            routes = {"heartbeat": self._beat, "release": self._release, "result": self._result}
+            return routes[parts[4]](job, body)
         return 404, problem("not-found")
 
     def _enrol(self, body: Any) -> Any:
@@ -193,6 +195,13 @@ class FakeServer:
         job.until = time.monotonic() + self.lease_s
         job.beats.append(body)
         return 200, {"lease_s": self.lease_s, "cancel": job.cancel, **self.extra}
+
+    def _release(self, job: FakeJob, body: Any) -> Any:
+        if not self._holds(job, body) or job.state != "leased":
+            return 409, problem("stale-lease")
+        job.state = "cancelled" if job.cancel else "released"
+        job.released.append(body)
+        return 200, {"state": job.state, **self.extra}
 
     def _result(self, job: FakeJob, body: Any) -> Any:
         if not self._holds(job, body):

@@ -167,6 +167,8 @@ def test_cancelled_job_is_dropped_and_the_next_one_runs(
         agent.wait_for("given-up", job=first.id)
         agent.wait_for("delivered", job=second.id)
     assert not first.results
+    (released,) = first.released
+    assert "cancelled by the server" in released["reason"]
     assert len(second.results) == 1
 
 

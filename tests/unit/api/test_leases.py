@@ -129,7 +129,7 @@ def test_only_the_newest_claim_can_write(service, run, route):
         assert (answer.status_code, answer.json()["type"]) == (409, "/problems/stale-lease")
 
 
-@pytest.mark.parametrize("route", ["heartbeat", "result"])
+@pytest.mark.parametrize("route", ["heartbeat", "release", "result"])
 def test_a_job_of_another_device_is_not_there(service, run, route):
     claim = lease(service).json()
     body = result_of(claim)
@@ -150,6 +150,32 @@ def test_a_cancelled_run_tells_the_board_with_its_next_heartbeat(service, run):
     service.user.post(f"/v1/runs/{run.id}/cancel")
     beat = {"attempt": 1, "lease_token": claim["lease_token"]}
     assert service.device.post(f"/v1/jobs/{claim['job']}/heartbeat", json=beat).json()["cancel"]
+
+
+def release_of(claim, reason="told to stop"):
+    return {"attempt": claim["attempt"], "lease_token": claim["lease_token"], "reason": reason}
+
+
+def test_a_cancelled_run_is_over_as_soon_as_the_board_drops_its_job(service, run):
+    claim = lease(service).json()
+    service.user.post(f"/v1/runs/{run.id}/cancel")
+    assert service.user.get(f"/v1/runs/{run.id}").json()["state"] == "cancelling"
+    route = f"/v1/jobs/{claim['job']}/release"
+    assert service.device.post(route, json=release_of(claim)).json() == {"state": "cancelled"}
+    assert service.user.get(f"/v1/runs/{run.id}").json()["state"] == "cancelled"
+    assert service.device.post(route, json=release_of(claim)).json() == {"state": "cancelled"}
+
+
+def test_a_job_given_back_is_there_for_the_next_claim_at_once(service, run):
+    claim = lease(service).json()
+    route = f"/v1/jobs/{claim['job']}/release"
+    assert service.device.post(route, json=release_of(claim)).json() == {"state": "queued"}
+    assert service.farm.jobs.attempts(claim["job"])[0].reason == "told to stop"
+    with service.running():
+        again = lease(service, 10).json()
+    assert again["job"] != claim["job"] or again["attempt"] == 2
+    late = service.device.post(route, json=release_of(claim) | {"attempt": 7})
+    assert (late.status_code, late.json()["type"]) == (409, "/problems/stale-lease")
 
 
 def test_a_quarantined_board_gets_no_work_until_it_is_well(service, run):

@@ -92,6 +92,7 @@ ACCESS = {
     "POST /v1/devices/{device_id}/lease": OWN_DEVICE,
     "POST /v1/devices/{device_id}/health": OWN_DEVICE,
     "POST /v1/jobs/{job_id}/heartbeat": DEVICES,
+    "POST /v1/jobs/{job_id}/release": DEVICES,
     "POST /v1/jobs/{job_id}/result": DEVICES,
     "POST /v1/enrolments": ADMINS,
     "GET /v1/tokens": ADMINS,
