@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.dashboard.served import Served, begin_run, wait_for
 
@@ -30,6 +30,7 @@ SCREENSHOTS = Path(__file__).parents[2] / "docs" / "img" / "dashboard"
 SCREENSHOTS_WANTED = os.environ.get("NESTMAP_SCREENSHOTS") == "1"
 #: A page that is not there by then is not coming.
 TIMEOUT_MS = 20_000
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @dataclass(frozen=True)
