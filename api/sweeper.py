@@ -25,6 +25,7 @@ RING_AGAIN_S = 30.0
 _LOOK_S = 1.0
 _GAUGES_S = 5.0
 _PRUNE_S = 3_600.0
+_PRESENCE_S = 1.0
 _OPEN = (JobState.QUEUED, JobState.LEASED)
 
 
@@ -64,6 +65,7 @@ class Sweeper:
             self._look_for_boards(),
             self._every(_GAUGES_S, self._count),
             self._every(_PRUNE_S, self._prune),
+            self._every(_PRESENCE_S, self._write_presence),
             self._ring_solvers(),
         )
         self._tasks = [asyncio.create_task(loop) for loop in loops]
@@ -74,6 +76,8 @@ class Sweeper:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        with contextlib.suppress(NestmapError):  # a second of who was there
+            await self._write_presence()
         await asyncio.to_thread(self._notices.close)
 
     def ring_work(self) -> None:
@@ -113,6 +117,9 @@ class Sweeper:
         listening = [name for name in self._bells.names if name.startswith("dev_")]
         if listening:
             self._bells.ring(await self._database(self._farm.jobs.waiting_boards, listening))
+
+    async def _write_presence(self) -> None:
+        await self._database(self._farm.presence.write)
 
     async def _count(self) -> None:
         counts = await self._database(self._farm.jobs.counts)

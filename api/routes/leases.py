@@ -103,8 +103,9 @@ async def _claimed(
         # One visit to a thread for both: at a thousand boards the visits are what costs.
         if note:
             farm.boards.seen(
-                device_id, agent_version=body.agent_version, facts=body.facts, health=body.health
-            )
+                device_id, agent_version=body.agent_version, facts=body.facts, health=body.health,
+                later=farm.presence,
+            )  # fmt: skip
         return farm.jobs.claim_for_board(device_id, lease_s=FIRST_LEASE_S, owner=body.agent_version)
 
     deadline = loop.time() + wait_s

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
 from db.farm.checking import MAX_FACTS_BYTES, checked_json, checked_text
 from db.farm.errors import ConflictError
 from db.farm.identifiers import BOARD_PREFIX, new_identifier
 from db.farm.lifecycle import add_event
+from db.farm.statements import NEW_HISTORY, OLD_HISTORY
 from db.farm.states import BoardState, EventKind
-from db.farm.tables import BoardFactsRow, BoardRow
+from db.farm.tables import BoardRow
 from db.transactions import insert_if_absent
 from mapper.errors import Problem
 
@@ -59,16 +59,5 @@ def add_history(
     session: Session, board_id: str, facts: Mapping[str, Any], now: datetime, kept: int
 ) -> None:
     """Add an entry to a board's history, of which the newest ``kept`` stay."""
-    session.execute(insert(BoardFactsRow).values(board_id=board_id, at=now, facts=dict(facts)))
-    newest = (
-        select(BoardFactsRow.id)
-        .where(BoardFactsRow.board_id == board_id)
-        .order_by(BoardFactsRow.id.desc())
-        .offset(kept)
-        .limit(1)
-        .scalar_subquery()
-    )
-    session.execute(
-        delete(BoardFactsRow).where(BoardFactsRow.board_id == board_id, BoardFactsRow.id <= newest),
-        execution_options={"synchronize_session": False},
-    )
+    session.execute(NEW_HISTORY, {"board_id": board_id, "at": now, "facts": dict(facts)})
+    session.execute(OLD_HISTORY, {"board": board_id, "kept": kept})

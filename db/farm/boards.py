@@ -21,6 +21,7 @@ from db.farm.errors import ConflictError, absent
 from db.farm.leases import lock_board
 from db.farm.lifecycle import add_event
 from db.farm.paging import before
+from db.farm.presence import HISTORY_EVERY_S, HISTORY_KEPT, Presence
 from db.farm.records import Board, BoardFacts, Enrolled, Keyset
 from db.farm.rows import board_of
 from db.farm.statements import BOARD, NEWEST_HISTORY
@@ -32,10 +33,6 @@ from mapper.errors import Problem
 
 #: Presence is written at most this often, unless something else has changed.
 SEEN_WRITTEN_EVERY_S = 10.0
-#: The history gets an entry at most this often.
-HISTORY_EVERY_S = 60.0
-#: Entries kept of each board: a week of one every ten minutes, a day of one every 86 s.
-HISTORY_KEPT = 1_000
 #: ``state_by`` of what a board's own agent says.
 AGENT = "agent"
 
@@ -108,12 +105,14 @@ class Boards:
         agent_version: str | None = None,
         facts: Mapping[str, Any] | None = None,
         health: Mapping[str, Any] | None = None,
+        later: Presence | None = None,
     ) -> Board:
         """The board has called, with what it says of itself; what is None stays as it was.
 
         Written only where version or facts have changed or the time on record is 10 s old:
         a temperature changes at every call. Facts and health together enter the history at most
-        once a minute, of which 1,000 entries stay.
+        once a minute, of which 1,000 entries stay. ``later`` gathers what need not be written now:
+        all but a first call, another version and other facts.
         """
         if agent_version is not None:
             checked_text("agent_version", agent_version)
@@ -125,7 +124,12 @@ class Boards:
         if found is None:
             raise absent("board", board_id)
         row = cast("BoardRow", found)
-        if not _news(row, agent_version, facts, self._now()):
+        now = self._now()
+        changed = _changed(row, agent_version, facts)
+        if not changed and not _is_old(row, now):
+            return board_of(row)
+        if later is not None and not changed:
+            later.board_called(board_id, now, row.facts, row.health if health is None else health)
             return board_of(row)
         with self._transactions.write(durable=False) as session:
             now = self._now()
@@ -201,16 +205,15 @@ class Boards:
         return board_of(row)
 
 
-def _news(
-    row: BoardRow,
-    agent_version: str | None,
-    facts: Mapping[str, Any] | None,
-    now: datetime,
-) -> bool:
-    if row.last_seen is None or (now - row.last_seen).total_seconds() >= SEEN_WRITTEN_EVERY_S:
-        return True
-    return (agent_version is not None and agent_version != row.agent_version) or (
-        facts is not None and dict(facts) != row.facts
+def _is_old(row: BoardRow, now: datetime) -> bool:
+    return row.last_seen is None or (now - row.last_seen).total_seconds() >= SEEN_WRITTEN_EVERY_S
+
+
+def _changed(row: BoardRow, agent_version: str | None, facts: Mapping[str, Any] | None) -> bool:
+    return (
+        row.last_seen is None
+        or (agent_version is not None and agent_version != row.agent_version)
+        or (facts is not None and dict(facts) != row.facts)
     )
 
 

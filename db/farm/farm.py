@@ -21,6 +21,7 @@ from db.farm.jobs import Jobs
 from db.farm.measurements import Measurements
 from db.farm.notices import BoardNotices
 from db.farm.overviews import Overviews
+from db.farm.presence import Presence
 from db.farm.results import Results
 from db.farm.retention import Retention
 from db.farm.runs import Runs
@@ -58,6 +59,8 @@ class Farm:
         self.measurements = Measurements(transactions)
         self.retention = Retention(transactions, now)
         self.catalogue = Catalogue(transactions)
+        #: What a service gathers of its calls and writes once in a while.
+        self.presence = Presence(transactions)
         self.overviews = Overviews(transactions)
         #: Programs, devices, studies, candidates and measurements of any origin.
         self.store = Store(engine, now)

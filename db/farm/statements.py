@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    delete,
     exists,
     func,
     insert,
@@ -101,6 +102,13 @@ SEEN_NOW = (
     update(_boards).where(_board.id == bindparam("board")).values(last_seen=bindparam("seen"))
 )
 
+#: ``board``, ``seen``, ``new_health``: it has called, and how it is.
+CALLED = (
+    update(_boards)
+    .where(_board.id == bindparam("board"))
+    .values(last_seen=bindparam("seen"), health=bindparam("new_health"))
+)
+
 #: ``board``: what is on record of it.
 BOARD = select(*_board).where(_board.id == bindparam("board"))
 #: ``board``: when it last said how it is.
@@ -109,6 +117,19 @@ NEWEST_HISTORY = (
     .where(_history.c.board_id == bindparam("board"))
     .order_by(_history.c.id.desc())
     .limit(_ONE)
+)
+
+NEW_HISTORY = insert(_history)
+#: ``board``, ``kept``: all but its newest entries are dropped.
+OLD_HISTORY = delete(_history).where(
+    _history.c.board_id == bindparam("board"),
+    _history.c.id
+    <= select(_history.c.id)
+    .where(_history.c.board_id == bindparam("board"))
+    .order_by(_history.c.id.desc())
+    .offset(bindparam("kept", type_=Integer))
+    .limit(_ONE)
+    .scalar_subquery(),
 )
 
 

@@ -21,6 +21,7 @@ from db.farm.credentials import (
 )
 from db.farm.errors import CodeGone, absent
 from db.farm.paging import before
+from db.farm.presence import USE_WRITTEN_EVERY_S, Presence
 from db.farm.records import Enrolled, Keyset, NewCode, NewToken, Token
 from db.farm.rows import board_of, token_of
 from db.farm.statements import TOKEN, USED_NOW
@@ -29,8 +30,6 @@ from db.farm.tables import BoardRow, EnrolmentRow, TokenRow
 from db.transactions import Transactions
 from mapper.errors import InputError, Problem
 
-#: The last use of a token is written at most this often.
-USE_WRITTEN_EVERY_S = 60.0
 MOST_LIFETIME_S = 3_660 * 86_400.0
 _NO_HASH = "0" * 64
 
@@ -65,11 +64,11 @@ class Tokens:
                 raise absent("board", board_id)
             return add_token(session, scope, self._now(), label, board_id, lifetime_s)
 
-    def verify(self, text: str) -> Token | None:
+    def verify(self, text: str, later: Presence | None = None) -> Token | None:
         """The token of this text; None if it is unknown, wrong, expired or revoked.
 
         The time of the answer does not depend on how much of the secret is right. Its last use
-        is written when the one on record is a minute old.
+        is written when the one on record is a minute old, or gathered by ``later``.
         """
         parts = parse_token(text)
         if parts is None:
@@ -86,7 +85,7 @@ class Tokens:
         token = token_of(cast("TokenRow", row))
         used = token.last_used_at
         if used is None or (now - used).total_seconds() >= USE_WRITTEN_EVERY_S:
-            self._write_use(token_id, now)
+            (self._write_use if later is None else later.token_used)(token_id, now)
         return token
 
     def _write_use(self, token_id: str, now: datetime) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import text
 
 from db.farm import boards as boards_module
+from db.farm import presence as presence_module
 from db.farm.boards import AGENT
 from db.farm.errors import AbsentError, CodeGone, ConflictError
 from db.farm.farm import Farm
@@ -235,3 +238,48 @@ def test_pages_of_boards(farm: Farm, clock: Clock):
     assert {board.id for board in (*first, *second)} == {board.id for board in boards}
     assert [b.id for b in farm.boards.page(state=BoardState.QUARANTINED)] == [boards[2].id]
     assert farm.boards.find("nobody") is None
+
+
+def test_calls_that_say_nothing_new_are_gathered_and_written_together(farm: Farm, clock: Clock):
+    boards = [some_board(farm), some_board(farm, "other")]
+    for board in boards:
+        # A first call and other facts are written at once: somebody may wait for them.
+        farm.boards.seen(board.id, facts={"driver": "1"}, later=farm.presence)
+        assert farm.boards.board(board.id).facts == {"driver": "1"}
+    assert farm.presence.write() == 0
+    clock.advance(61)
+    for board in boards:
+        farm.boards.seen(board.id, health={"temperature_c": 40}, later=farm.presence)
+    assert {farm.boards.board(board.id).last_seen for board in boards} == {
+        clock() - timedelta(seconds=61)
+    }
+    assert farm.presence.write() == 2
+    for board in boards:
+        found = farm.boards.board(board.id)
+        assert (found.last_seen, found.health) == (clock(), {"temperature_c": 40})
+        assert farm.boards.history(board.id)[-1].facts == {"driver": "1", "temperature_c": 40}
+    assert farm.presence.write() == 0
+
+
+def test_uses_of_tokens_are_gathered_and_written_together(farm: Farm, clock: Clock):
+    token = farm.tokens.create(Scope.USER)
+    assert farm.tokens.verify(token.text, farm.presence)
+    assert farm.tokens.page()[0].last_used_at is None
+    farm.presence.write()
+    assert farm.tokens.page()[0].last_used_at == clock()
+    clock.advance(30)
+    assert farm.tokens.verify(token.text, farm.presence)
+    assert farm.presence.write() == 0
+
+
+def test_gathered_calls_add_to_the_history_once_a_minute_and_keep_it_bounded(
+    farm: Farm, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(presence_module, "HISTORY_KEPT", 3)
+    board = some_board(farm)
+    farm.boards.seen(board.id, health={"n": 0})
+    for number in range(1, 13):
+        clock.advance(30)
+        farm.boards.seen(board.id, health={"n": number}, later=farm.presence)
+        farm.presence.write()
+    assert [entry.facts["n"] for entry in farm.boards.history(board.id)] == [7, 9, 11]
