@@ -103,6 +103,8 @@ def _look(farm: Farm, run_id: str) -> _RunPage:
     front = farm.fronts.front(selection)
     shown = [point.measurement_id for point in front[:MOST_DETAILS]]
     layer = layer_of(run.request.get("subject", {}))
+    improvements = farm.measurements.improvements(selection, limit=MOST_IMPROVEMENTS)
+    first = improvements[0] if improvements else None
     return _RunPage(
         line=run_line(run, title_of(farm.boards.board(run.board_id))),
         layer=layer,
@@ -110,8 +112,8 @@ def _look(farm: Farm, run_id: str) -> _RunPage:
         front=front,
         details={row["id"]: row for row in _details(farm, run_id, shown)},
         failures=farm.overviews.failures(selection),
-        improvements=farm.measurements.improvements(selection, limit=MOST_IMPROVEMENTS),
-        references=references(farm, run, studies, front),
+        improvements=improvements,
+        references=references(farm, run, studies, front, first),
         newest_event=newest_event,
     )
 

@@ -91,6 +91,9 @@ export class Scatter {
     const area = shown.zoom ?? this.extent();
     [this.x.least, this.x.most] = area.x;
     [this.y.least, this.y.most] = area.y;
+    const most = shown.points.studies.length;
+    this.colours = Array.from({ length: Math.min(7, Math.max(1, most)) }, (_, n) => seriesColour(n));
+    this.accent = colour("--accent");
     this.place();
     this.drawCloud();
     this.drawFrame();
@@ -238,10 +241,14 @@ export class Scatter {
     this.clip(context);
     if (this.selected && this.brush) {
       const side = this.selected.length > 4000 ? 3 : 5;
-      for (const place of this.selected) {
-        context.fillStyle = this.colours[colourOf(place) % this.colours.length];
-        context.fillRect(this.px[place] - side / 2, this.py[place] - side / 2, side, side);
-      }
+      // A colour at a time: to set one costs more than to draw a point.
+      this.colours.forEach((name, number) => {
+        context.fillStyle = name;
+        for (const place of /** @type {number[]} */ (this.selected)) {
+          if (colourOf(place) % this.colours.length !== number) continue;
+          context.fillRect(this.px[place] - side / 2, this.py[place] - side / 2, side, side);
+        }
+      });
       const [x0, x1] = this.brush.x.map((value) => toPixel(this.x, value));
       const [y1, y0] = this.brush.y.map((value) => toPixel(this.y, value));
       context.strokeStyle = this.accent;
@@ -292,8 +299,6 @@ export class Scatter {
     const dimmed = Boolean(this.brush);
     this.brush = area;
     this.selected = area && this.within(area);
-    this.colours = Array.from({ length: 7 }, (_, number) => seriesColour(number));
-    this.accent = colour("--accent");
     if (this.shown && dimmed !== Boolean(area)) this.drawCloud();
   }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from db.farm.farm import Farm
 from db.farm.fronts import StudiedPoint
+from db.farm.measurements import Improvement
 from db.farm.run_records import OwnedStudy, Run
 from db.farm.selection import Selection
 from mapper.errors import InputError
@@ -49,9 +50,13 @@ def layer_of(subject: Mapping[str, object]) -> LayerSpec | None:
 
 
 def references(
-    farm: Farm, run: Run, studies: Sequence[OwnedStudy], front: Sequence[StudiedPoint]
+    farm: Farm,
+    run: Run,
+    studies: Sequence[OwnedStudy],
+    front: Sequence[StudiedPoint],
+    first: Improvement | None,
 ) -> References | None:
-    """The first valid candidate, the typical one, the best of each other variant, and the best
+    """The ``first`` valid candidate, the typical one, the best of each other variant, and the best
     that was ever measured for these programs on any device. None before there is a best."""
     if not front:
         return None
@@ -62,11 +67,9 @@ def references(
         ratio = time_ms / best.time_ms if best.time_ms else 0.0
         found.append(Reference(name, note, time_ms, size, candidate, ratio))
 
-    first = farm.measurements.improvements(selection, limit=1_000)
-    if first:
-        step = first[0]
-        add("First valid candidate", "measured before anything was known", step.time_ms,
-            step.memory_bytes, step.candidate_id)  # fmt: skip
+    if first is not None:
+        add("First valid candidate", "measured before anything was known", first.time_ms,
+            first.memory_bytes, first.candidate_id)  # fmt: skip
     typical = farm.overviews.middle(selection)
     if typical is not None:
         add("Median candidate", "half of all timed ones are slower", typical.time_ms,
