@@ -62,6 +62,13 @@ class Candidate:
         }
 
     @property
+    def has_mapping(self) -> bool:
+        """Whether what was chosen reads as a mapping with local sizes; a store takes anything."""
+        return isinstance(self.record.mapping, Mapping) and isinstance(
+            self.record.local_sizes, Mapping
+        )
+
+    @property
     def timed(self) -> Timed | None:
         """The outcome of the meant measurement, if it has times."""
         outcome = None if self.meant is None else self.meant.measurement.outcome

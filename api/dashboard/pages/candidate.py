@@ -95,7 +95,7 @@ def _check_url(candidate: Candidate) -> str:
     profile = candidate.profile()
     if not isinstance(profile, str):
         profile = profile.get("name", "")
-    if profile not in profile_names():
+    if profile not in profile_names() or not candidate.has_mapping:
         return ""
     variant = candidate.meant.variant if candidate.meant and candidate.layer_name else ""
     address = LayerAddress(candidate.subject_path, variant, profile)
@@ -134,6 +134,8 @@ async def measure_again(
     if not device.startswith(BOARD_PREFIX):
         raise ProblemError("invalid-input", "device: no device was chosen")
     candidate = await load_candidate(services, candidate_id)
+    if not candidate.has_mapping:
+        raise ProblemError("invalid-input", "what was stored of this candidate is no mapping")
     new = re_measurement(candidate, device, principal.id)
     made = await services.database(services.farm.runs.create, new)
     services.sweeper.ring_work()
