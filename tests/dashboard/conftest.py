@@ -28,6 +28,8 @@ AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 SCREENSHOTS = Path(__file__).parents[2] / "docs" / "img" / "dashboard"
 #: Set it to write the screenshots of docs/dashboard.md.
 SCREENSHOTS_WANTED = os.environ.get("NESTMAP_SCREENSHOTS") == "1"
+#: Pixels of a long page that its screenshot has: images in a repository stay small.
+MOST_SHOWN = 1_500
 #: A page that is not there by then is not coming.
 TIMEOUT_MS = 20_000
 expect.set_options(timeout=TIMEOUT_MS)
@@ -256,4 +258,11 @@ def _screenshot(page: Page, name: str, *, whole: bool) -> None:
         page.evaluate("() => window.scrollTo(0, 0)")
     page.wait_for_timeout(600)
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / name, full_page=whole)
+    if not whole:
+        page.screenshot(path=SCREENSHOTS / name)
+        return
+    size = page.evaluate(
+        "() => [document.documentElement.clientWidth, document.documentElement.scrollHeight]"
+    )
+    shown = {"x": 0, "y": 0, "width": size[0], "height": min(size[1], MOST_SHOWN)}
+    page.screenshot(path=SCREENSHOTS / name, full_page=True, clip=shown)  # pyright: ignore[reportArgumentType]
