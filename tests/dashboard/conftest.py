@@ -31,7 +31,7 @@ SCREENSHOTS_WANTED = os.environ.get("NESTMAP_SCREENSHOTS") == "1"
 #: Pixels of a long page that its screenshot has: images in a repository stay small.
 MOST_SHOWN = 1_500
 #: A page that is not there by then is not coming.
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 60_000
 expect.set_options(timeout=TIMEOUT_MS)
 
 

@@ -58,7 +58,7 @@ class Served:
             except json.JSONDecodeError:
                 self.said.append({"event": "log", "text": line})
 
-    def event(self, name: str, within_s: float = 60.0) -> dict[str, Any]:
+    def event(self, name: str, within_s: float = 180.0) -> dict[str, Any]:
         """The first thing of this name that it says."""
         end = time.monotonic() + within_s
         while time.monotonic() < end:
@@ -116,7 +116,7 @@ def begin_run(client: httpx.Client, candidates: int = CANDIDATES, **fields: Any)
     return answer.json()["id"]
 
 
-def wait_for(client: httpx.Client, run_id: str, within_s: float = 120.0) -> dict[str, Any]:
+def wait_for(client: httpx.Client, run_id: str, within_s: float = 400.0) -> dict[str, Any]:
     """The run once it has ended."""
     end = time.monotonic() + within_s
     run: dict[str, Any] = {}
