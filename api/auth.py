@@ -8,6 +8,7 @@ or ``device``; a token of a device names the one device that it is for. Every ro
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections import OrderedDict, deque
@@ -152,6 +153,34 @@ class Authenticator:
     def count_failure(self, address: str) -> None:
         """One more failure of this address, of another way to sign in."""
         self._failures.count(address)
+
+
+class RequestLimit:
+    """Lets each token through so often a minute; a token that was quiet may come as often at
+    once. For a bounded number of tokens: the one that was quiet for longest is forgotten."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._free: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def count(self, principal: Principal | None) -> None:
+        """One request of this token; ProblemError 429 if it has to wait, and how long."""
+        if principal is None:
+            return
+        now, each_s = self._clock(), _MINUTE_S / self._per_minute
+        free, since = self._free.get(principal.id, (float(self._per_minute), now))
+        free = min(float(self._per_minute), free + (now - since) / each_s)
+        if free < 1.0:
+            raise ProblemError(
+                "too-many-requests",
+                f"more than {self._per_minute} requests for a solver in a minute with this token",
+                headers={"Retry-After": str(max(1, math.ceil((1.0 - free) * each_s)))},
+            )
+        self._free[principal.id] = (free - 1.0, now)
+        self._free.move_to_end(principal.id)
+        if len(self._free) > _MAX_CACHED:
+            self._free.popitem(last=False)
 
 
 class FailureLimit:

@@ -126,7 +126,8 @@ PROBLEM_TYPES: dict[str, ProblemType] = {
         ),
         ProblemType(
             "too-many-requests", 429, "Too many requests",
-            "Too many failed authentications from this address. `Retry-After` says how long.",
+            "Too many failed authentications from this address, or too many requests for a solver "
+            "with this token. `Retry-After` says how long to wait.",
         ),
         ProblemType(
             "headers-too-large", 431, "The headers are too large",

@@ -31,6 +31,8 @@ class GuardedRoute(APIRoute):
     """A route that lets in whom its ``x-nestmap-access`` names, and reads JSON within bounds."""
 
     bounds: JsonBounds = DEFAULT_BOUNDS
+    #: Whether a solver has to work on it, so that each token may come so often only.
+    is_costly = False
 
     def get_route_handler(self) -> Handler:
         """The handler behind authentication."""
@@ -39,8 +41,11 @@ class GuardedRoute(APIRoute):
         takes_body = self.body_field is not None
 
         async def guarded(request: Request) -> Response:
-            authenticator: Authenticator = request.app.state.services.authenticator
+            services = request.app.state.services
+            authenticator: Authenticator = services.authenticator
             request.state.principal = await authenticator.admit(request, access)
+            if self.is_costly:
+                services.solver_requests.count(request.state.principal)
             bounded = BoundedRequest(request.scope, request.receive)
             bounded.bounds = self.bounds
             if takes_body:
@@ -59,9 +64,10 @@ def access_of(route: APIRoute) -> Access:
 
 
 class ProgramRoute(GuardedRoute):
-    """A route whose body may hold a program."""
+    """A route whose body may hold a program, which a solver works on."""
 
     bounds = PROGRAM_BOUNDS
+    is_costly = True
 
 
 class GuardedRouter:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from api.auth import Authenticator, Principal
+from api.auth import Authenticator, Principal, RequestLimit
 from api.bells import Bells
 from api.database import Database
 from api.observing import Metrics
@@ -51,6 +51,7 @@ class Services:
             cache_s=settings.token_cache_s,
             failures_per_minute=settings.failed_logins_per_minute,
         )
+        self.solver_requests = RequestLimit(settings.solver_requests_per_minute)
 
     def stop(self) -> None:
         """End long polls and streams: the process is about to stop. From the loop's thread."""

@@ -59,6 +59,9 @@ class Settings(BaseSettings):
     max_streams: int = Field(default=200, ge=1, le=100_000)
     """Most event streams and exports open at once."""
 
+    solver_requests_per_minute: int = Field(default=600, ge=1, le=1_000_000)
+    """Requests of one token that a solver has to work on before it is told to wait; of each
+    process of the service."""
     failed_logins_per_minute: int = Field(default=30, ge=1, le=100_000)
     """Failed authentications from one address before it is told to wait."""
     token_cache_s: float = Field(default=2.0, ge=0, le=60)

@@ -52,7 +52,10 @@ ANSWERS = {
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """A service with an ended run, so that lists have something in them."""
-    settings = Settings(max_long_poll_s=0, failed_logins_per_minute=100_000, token_cache_s=60)
+    settings = Settings(
+        max_long_poll_s=0, failed_logins_per_minute=100_000, token_cache_s=60,
+        solver_requests_per_minute=1_000_000,
+    )  # fmt: skip
     made = Service(tmp_path_factory.mktemp("farm"), settings)
     made.solver.answers |= ANSWERS
     new_run(made.farm, made.device_id)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.requests import Request
 
-from api.auth import Access, Authenticator, Principal, Role
+from api.auth import Access, Authenticator, Principal, RequestLimit, Role
 from api.problems import ProblemError
 
 GOOD = "nm_abc123.0123456789abcdef0123456789abcdef"
@@ -158,3 +158,34 @@ def test_addresses_are_forgotten_before_they_fill_the_memory(authenticator):
     for number in range(auth._MAX_ADDRESSES + 10):
         authenticator._failures.count(str(number))
     assert len(authenticator._failures._times) == auth._MAX_ADDRESSES
+
+
+def test_a_token_that_asks_too_often_is_told_when_to_come_again(clock):
+    limit = RequestLimit(30, clock)
+    greedy, other = Principal("greedy", Role.USER), Principal("other", Role.USER)
+    for _ in range(30):
+        limit.count(greedy)
+    with pytest.raises(ProblemError) as refused:
+        limit.count(greedy)
+    assert refused.value.type.slug == "too-many-requests"
+    assert (refused.value.headers or {})["Retry-After"] == "2"
+    limit.count(other)
+    clock.now = 2.0
+    limit.count(greedy)
+    with pytest.raises(ProblemError):
+        limit.count(greedy)
+    clock.now = 3600.0  # a quiet hour saves up no more than a minute's
+    for _ in range(30):
+        limit.count(greedy)
+    with pytest.raises(ProblemError):
+        limit.count(greedy)
+
+
+def test_tokens_that_are_remembered_are_bounded_in_number(clock, monkeypatch):
+    monkeypatch.setattr("api.auth._MAX_CACHED", 10)
+    limit = RequestLimit(1, clock)
+    for number in range(1_000):
+        limit.count(Principal(f"token{number}", Role.USER))
+    assert len(limit._free) == 10
+    with pytest.raises(ProblemError):
+        limit.count(Principal("token999", Role.USER))

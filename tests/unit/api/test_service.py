@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from api.settings import Settings
+from tests.unit.api.conftest import Service
+
 
 def test_health_version_and_problem_types_are_open(service):
     client = service.client(None)
@@ -152,3 +155,18 @@ def test_traces_are_made_where_they_are_switched_on(service):
     names = [span.name for span in exporter.get_finished_spans()]
     assert any("/v1/runs" in name for name in names)
     assert not any("healthz" in name for name in names)
+
+
+def test_requests_for_a_solver_are_limited_for_each_token_and_others_are_not(tmp_path):
+    service = Service(tmp_path, Settings(token_cache_s=0.0, solver_requests_per_minute=2))
+    try:
+        asked = [service.user.post("/v1/mappings", json={}) for _ in range(3)]
+        assert [answer.status_code for answer in asked] == [422, 422, 429]
+        assert asked[-1].json()["type"] == "/problems/too-many-requests"
+        assert 1 <= int(asked[-1].headers["retry-after"]) <= 30
+        assert service.user.post("/v1/runs", json={}).status_code == 429
+        assert service.user.get("/v1/runs").status_code == 200
+        assert service.client("admin").post("/v1/mappings", json={}).status_code == 422
+        assert service.client(None).post("/v1/mappings", json={}).status_code == 401
+    finally:
+        service.close()
