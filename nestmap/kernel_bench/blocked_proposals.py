@@ -29,6 +29,7 @@ from mapper.rewrites.families import Family, codes_of
 from mapper.rewrites.shape import Shape
 from mapper.schedule import PARALLEL_CODES, ScheduleCode
 from mapper.solver.space import Space, check
+from nestmap.kernel_bench.tile_cost import tile_cost
 from nestmap.kernel_bench.trial import Trial, choices_key
 
 Assignment = Mapping[Variable, int]
@@ -42,9 +43,8 @@ _DRAWS = 4_000
 _PER_ITEM = (1, 2, 3, 4, 6, 7, 8, 14, 16)
 #: Accumulators of a work-item that have a chance: fewer reuse nothing, more do not fit.
 _ACCUMULATORS = {Family.GROUPS: (1, 128), Family.SINGLE: (1, 512)}
-#: On a GPU those in between are nearly always the fast ones; most draws are from there.
-_USUAL_ACCUMULATORS = (24, 112)
-_USUAL = 0.85
+#: Of so many draws the one that is likely to be fastest is tried.
+_DRAWN_OF_WHICH_ONE = 8
 #: Work-items of a group of the kernels that pack, pad and add up.
 _LINE = 128
 #: Work-items of a group that are tried.
@@ -134,13 +134,19 @@ class BlockedProposals:
     def _values(self) -> dict[str, int] | None:
         explore = len(self._seen) < EXPLORED or self._random.random() < STILL_EXPLORED
         parent = None if explore or not self._found else self._parent()
-        usual = self._family is Family.GROUPS and self._random.random() < _USUAL
+        groups = self._family is Family.GROUPS
+        wanted = _DRAWN_OF_WHICH_ONE if parent is None and groups else 1
+        drawn: list[dict[str, int]] = []
         for _ in range(_DRAWS):
             values = self._drawn() if parent is None else self._changed(parent)
             values = self._completed(values)
-            if values is not None and (parent is not None or not usual or _is_usual(values)):
-                return values
-        return None
+            if values is not None:
+                drawn.append(values)
+                if len(drawn) == wanted:
+                    break
+        if len(drawn) < 2:
+            return drawn[0] if drawn else None
+        return min(drawn, key=lambda v: tile_cost(self._shape, self._profile, v))
 
     def _parent(self) -> dict[str, int]:
         best = self._found[:ELITE]
@@ -233,11 +239,6 @@ class BlockedProposals:
                 assignment[LocalSizeVariable(kernel, dimension)] = size
         known = {variable for variable, _ in self._space.variables}
         return {variable: value for variable, value in assignment.items() if variable in known}
-
-
-def _is_usual(v: Mapping[str, int]) -> bool:
-    low, high = _USUAL_ACCUMULATORS
-    return low <= v["tr"] * v["tp"] * v["tm"] <= high
 
 
 def _work_items(v: Mapping[str, int]) -> int:
