@@ -71,13 +71,11 @@ async def create_run(
     try:
         accepted = await services.database(services.farm.runs.create, new, key, _created)
     except AbsentError as error:
-        named = f"{error}"
-        unknown = next((one for one in body.stand_ins if one in named), None)
-        problem = Problem(
-            "/device" if unknown is None else "/stand_ins",
-            "there is no such device",
-            unknown or body.device,
-        )
+        path = error.problems[0].path
+        is_stand_in = path.startswith("stand_ins/")
+        found = body.stand_ins[int(path.rpartition("/")[2])] if is_stand_in else body.device
+        place = f"/{path}" if is_stand_in else "/device"
+        problem = Problem(place, "there is no such device", found)
         raise ProblemError("invalid-input", problem.message, [problem]) from None
     services.sweeper.ring_work()
     response = accepted.response or _created(accepted.value)

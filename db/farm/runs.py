@@ -17,7 +17,7 @@ from db.farm.checking import (
     checked_number,
     checked_text,
 )
-from db.farm.errors import ConflictError, absent
+from db.farm.errors import AbsentError, ConflictError, absent
 from db.farm.idempotency import Responder, once
 from db.farm.identifiers import RUN_PREFIX, new_identifier
 from db.farm.lifecycle import (
@@ -74,9 +74,9 @@ class Runs:
         _check(new)
 
         def create(session: Session, now: datetime) -> Run:
-            board = _enabled(session, new.board_id)
-            for board_id in new.stand_ins:
-                stand_in = _enabled(session, board_id)
+            board = _enabled(session, new.board_id, "board")
+            for number, board_id in enumerate(new.stand_ins):
+                stand_in = _enabled(session, board_id, f"stand_ins/{number}")
                 if stand_in.profile != board.profile:
                     raise InputError(
                         Problem(
@@ -247,10 +247,12 @@ def _check(new: NewRun) -> None:
         checked_number("budget_seconds", new.budget_seconds, 1e-3, MOST_SECONDS)
 
 
-def _enabled(session: Session, board_id: str) -> BoardRow:
+def _enabled(session: Session, board_id: str, path: str) -> BoardRow:
+    """The board; errors name the field ``path`` of the run that asked for it."""
     board = session.get(BoardRow, board_id)
     if board is None:
-        raise absent("board", board_id)
+        found = ascii(board_id)[:80]
+        raise AbsentError(Problem(path, "no such board in the store", found=found))
     if board.state == BoardState.DISABLED:
         raise ConflictError(Problem("board", "is disabled", board.reason, "an active board"))
     return board

@@ -36,6 +36,7 @@ def test_a_run_is_created_with_its_location_and_can_be_read(service):
     ("change", "pointer"),
     [
         ({"device": NOWHERE}, "/device"),
+        ({"stand_ins": [NOWHERE]}, "/stand_ins/0"),
         ({"device": "board"}, "/device"),
         ({"subject": {"name": "vgg16/1"}}, "/subject/name"),
         ({"subject": {"document": {"channels": 0, "height": 1, "width": 1, "filters": 1}}},
