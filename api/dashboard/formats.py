@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from markupsafe import Markup
 
 SPACE = "\u202f"
+#: Digits of the largest and of the smallest float.
+_EXACT = Context(prec=800)
 ABSENT = "–"
 _TIME_UNITS = ((1e-6, "ns", 1e6), (1e-3, "µs", 1e3), (1.0, "ms", 1.0), (1e3, "s", 1e-3))
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -27,10 +30,16 @@ def significant(value: float, figures: int = 3) -> str:
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else ABSENT
     decimals = max(0, figures - 1 - math.floor(math.log10(abs(value))))
-    text = f"{value:.{decimals}f}"
+    text = _fixed(value, decimals)
     # 9.995 becomes 10.00 with three decimals too many: counted once more.
     again = max(0, figures - 1 - math.floor(math.log10(abs(float(text)))))
-    return text if again == decimals else f"{value:.{again}f}"
+    return text if again == decimals else _fixed(value, again)
+
+
+def _fixed(value: float, decimals: int) -> str:
+    """As scripts' ``toFixed``: of two that are equally near the larger."""
+    exact = Decimal(value).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP, _EXACT)
+    return f"{exact:f}"
 
 
 def time_ms(value: float | None) -> str:

@@ -240,6 +240,8 @@ def check_looks(browser: Browser, dashboard: Dashboard, path: str, name: str, re
             seen.watch(page)
             page.goto(dashboard.url + path)
             page.wait_for_selector(ready, state="attached")
+            # What is being asked for anew is dimmed.
+            expect(page.locator('[aria-busy="true"]')).to_have_count(0)
             if SCREENSHOTS_WANTED:
                 _screenshot(page, f"{name}-{scheme}-{width}.png", whole=width > 600)
             faults = serious_faults(page)

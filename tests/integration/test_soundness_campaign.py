@@ -17,7 +17,7 @@ from mapper.profiles import load_profile
 from nestmap.soundness.campaign import Result, run_campaign
 from nestmap.soundness.judges import OclgrindJudge, PoclJudge
 
-CASES = 40
+CASES = 30
 FRESH_SEED = int(os.environ.get("NESTMAP_CAMPAIGN_SEED", secrets.randbelow(2**31)))
 
 
