@@ -6,40 +6,23 @@ transaction; a vector fills all of it ("GPU" figures in docs/benchmarks.md: 14 t
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mapper.ast_model.index_expr import Expr
 from mapper.ast_model.loop_nest import Buffer, Store, loads
 from mapper.ast_model.types import Memory
 from mapper.kernel_gen.c_expr import c_condition, never_holds
-from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, StoreRow, flat_index
+from mapper.kernel_gen.scheduled import Scheduled, flat_index
 
 #: The widest vector that every device writes at once.
-_WIDEST = 4
+WIDEST = 4
 
 
-def join_stores(body: tuple[Scheduled, ...]) -> tuple[Scheduled, ...]:
-    """The body with runs of stores to neighbours as rows of 4 or 2 elements."""
-    result: list[Scheduled] = []
-    position = 0
-    while position < len(body):
-        statement = body[position]
-        count = 1
-        if isinstance(statement, Run | Ahead):
-            statement = replace(statement, body=join_stores(statement.body))
-        elif isinstance(statement, Store):
-            count = _neighbours(body[position : position + _WIDEST])
-            if count > 1:
-                statement = _row(body[position : position + count])
-        result.append(statement)
-        position += count
-    return tuple(result)
+def joined(statements: tuple[Scheduled, ...]) -> int:
+    """How many of these, from the first on, are stores to neighbours: 4, 2, or 1 for all else.
 
-
-def _neighbours(statements: tuple[Scheduled, ...]) -> int:
-    """How many of the first statements write neighbours: 4, 2 or 1."""
+    No more than :data:`WIDEST` are looked at.
+    """
     places: list[tuple[Buffer, Expr]] = []
-    for statement in statements:
+    for statement in statements[:WIDEST]:
         if not isinstance(statement, Store) or not _is_plain(statement):
             break
         place = flat_index(statement.buffer, statement.indices)
@@ -59,8 +42,3 @@ def _is_plain(store: Store) -> bool:
         and not any(never_holds(g) or c_condition(g) is not None for g in store.guards)
         and not any(load.buffer.name == store.buffer.name for load in loads(store.value))
     )
-
-
-def _row(statements: tuple[Scheduled, ...]) -> StoreRow:
-    stores = [statement for statement in statements if isinstance(statement, Store)]
-    return StoreRow(stores[0].buffer, stores[0].indices, tuple(store.value for store in stores))

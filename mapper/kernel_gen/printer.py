@@ -29,7 +29,7 @@ from mapper.kernel_gen.identifiers import (
     kernel_name,
     lane_name,
 )
-from mapper.kernel_gen.joined_stores import join_stores
+from mapper.kernel_gen.joined_stores import WIDEST, joined
 from mapper.kernel_gen.own_functions import OwnFunction
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
@@ -37,7 +37,6 @@ from mapper.kernel_gen.scheduled import (
     Run,
     Scheduled,
     ScheduledKernel,
-    StoreRow,
     element_count,
     threads_of,
     trip_count,
@@ -78,7 +77,7 @@ def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedK
     printer = _Printer(kernel, body, registers, names, trips)
     loaded = _loaded_globals(kernel.body)
     arguments = _global_buffers(kernel, loaded)
-    printer.statements(join_stores(body))
+    printer.statements(body)
     printer.align_arrays()
     lines = (*_local_arrays(kernel, names, printer.values.aligned), *printer.lines)
     written = {b.name for b in kernel.global_intermediates} | {kernel.output.name}
@@ -198,20 +197,27 @@ class _Printer:
             self.lines[position] = self.lines[position].removesuffix(";") + rule + ";"
 
     def statements(self, body: tuple[Scheduled, ...]) -> None:
-        for statement in body:
-            match statement:
-                case Declare():
-                    self.declare(statement.buffer)
-                case Barrier():
-                    self.barrier(statement)
-                case Store():
-                    self.store(statement)
-                case StoreRow():
-                    self.store_row(statement)
-                case Run():
-                    self.run(statement)
-                case Ahead():
-                    self.ahead(statement)
+        position = 0
+        while position < len(body):
+            count = joined(body[position : position + WIDEST])
+            if count > 1:
+                self.store_row(body[position : position + count])
+            else:
+                self.statement(body[position])
+            position += count
+
+    def statement(self, statement: Scheduled) -> None:
+        match statement:
+            case Declare():
+                self.declare(statement.buffer)
+            case Barrier():
+                self.barrier(statement)
+            case Store():
+                self.store(statement)
+            case Run():
+                self.run(statement)
+            case Ahead():
+                self.ahead(statement)
 
     def ahead(self, ahead: Ahead) -> None:
         name = c_name(ahead.following.name)
@@ -396,7 +402,7 @@ class _Printer:
             self.line(f"if ({' && '.join(conditions)}) {{")
             self.depth += 1
         if width is None:
-            value = self.values.scalar(_unrounded(store.buffer, store.value))
+            value = self.values.scalar(_unrounded(store))
             self.line(self.values.stored(store.buffer, store.indices, value))
         else:
             self.vector_store(store, width)
@@ -404,17 +410,19 @@ class _Printer:
             self.depth -= 1
             self.line("}")
 
-    def store_row(self, row: StoreRow) -> None:
-        width = len(row.values)
-        scalars = [self.values.scalar(_unrounded(row.buffer, value)) for value in row.values]
-        lanes = (*row.indices[:-1], row.indices[-1] + symbol(LANE, width))
+    def store_row(self, row: tuple[Scheduled, ...]) -> None:
+        """Stores to neighbours, as one of a vector."""
+        stores = [statement for statement in row if isinstance(statement, Store)]
+        width, first = len(stores), stores[0]
+        scalars = [self.values.scalar(_unrounded(store)) for store in stores]
+        lanes = (*first.indices[:-1], first.indices[-1] + symbol(LANE, width))
         vector = f"(float{width})({', '.join(scalars)})"
-        statement = self.values.stored_vector(row.buffer, lanes, vector, width)
+        statement = self.values.stored_vector(first.buffer, lanes, vector, width)
         assert statement is not None, "neighbours are"
         self.line(statement)
 
     def vector_store(self, store: Store, width: int) -> None:
-        value = self.values.vector(_unrounded(store.buffer, store.value), width)
+        value = self.values.vector(_unrounded(store), width)
         if store.buffer.name in self.vector_registers:
             self.line(f"{self.values.register(store.buffer, store.indices)} = {value};")
             return
@@ -435,9 +443,10 @@ class _Printer:
             self.line(self.values.stored(store.buffer, indices, f"{name}.{lane_name(lane)}"))
 
 
-def _unrounded(buffer: Buffer, value: Value) -> Value:
+def _unrounded(store: Store) -> Value:
     """What is stored; what the store itself rounds to 16 bits is not rounded before."""
-    if stored_as_half(buffer) and isinstance(value, Operate) and value.op is Op.TO_HALF:
+    value = store.value
+    if stored_as_half(store.buffer) and isinstance(value, Operate) and value.op is Op.TO_HALF:
         return value.operands[0]
     return value
 

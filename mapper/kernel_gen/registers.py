@@ -22,14 +22,7 @@ from mapper.ast_model.loop_nest import (
 from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE
 from mapper.kernel_gen.barriers import Barrier
-from mapper.kernel_gen.scheduled import (
-    Ahead,
-    Run,
-    Scheduled,
-    StoreRow,
-    element_count,
-    trip_count,
-)
+from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, element_count, trip_count
 from mapper.schedule import ScheduleCode
 
 MAX_REGISTERS = 256
@@ -136,7 +129,7 @@ def _unroll(
     result: list[Scheduled] = []
     for statement in body:
         match statement:
-            case Declare() | Barrier() | StoreRow():
+            case Declare() | Barrier():
                 result.append(statement)
             case Store():
                 result.append(substitute_store(statement, values) if values else statement)

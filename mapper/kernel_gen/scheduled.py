@@ -64,16 +64,7 @@ class Ahead:
     body: tuple[Scheduled, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRow:
-    """``values`` stored to neighbours in memory, the first at ``indices``."""
-
-    buffer: Buffer
-    indices: tuple[Expr, ...]
-    values: tuple[Value, ...]
-
-
-Scheduled = Declare | Store | StoreRow | Run | Barrier | Ahead
+Scheduled = Declare | Store | Run | Barrier | Ahead
 
 
 @dataclass(frozen=True, slots=True)
