@@ -30,7 +30,7 @@ _ID = re.compile("[0-9a-f]{64}")
 async def compare(
     request: Request,
     services: ServicesOf,
-    c: Annotated[list[str], Query(max_length=MOST_COMPARED + 2)] = [],  # noqa: B006
+    c: Annotated[list[str], Query(default_factory=list, max_length=MOST_COMPARED + 2)],
 ) -> Response:
     """``c`` are ids of candidates; an empty one is a field of the form that was left empty."""
     ids = list(dict.fromkeys(one.strip() for one in c if one.strip()))
