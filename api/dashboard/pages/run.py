@@ -172,10 +172,8 @@ async def get_axes(run_id: RunPath, services: ServicesOf) -> Response:
     """Of the front and an even sample of the others, a thousand in all."""
 
     def look() -> dict[str, Any]:
-        selection = Selection(run_id=run_id)
-        cloud = services.farm.overviews.cloud(selection, most=MOST_LINES)
-        candidates = _candidates(services.farm, cloud.points)
-        return axes([(p.measurement_id, candidates[p.candidate_id]) for p in cloud.points])
+        shown = _shown(services.farm, run_id, MOST_LINES)
+        return axes([(point.measurement_id, candidate) for point, candidate in shown])
 
     return JSONResponse(await services.database(look))
 
@@ -192,12 +190,10 @@ async def get_matching(
     conditions = conditions_of(where)
 
     def look() -> list[int]:
-        cloud = services.farm.overviews.cloud(Selection(run_id=run_id), most=MOST_POINTS)
-        candidates = _candidates(services.farm, cloud.points)
         return [
             point.measurement_id
-            for point in cloud.points
-            if all(one.holds(candidates[point.candidate_id]) for one in conditions)
+            for point, candidate in _shown(services.farm, run_id, MOST_POINTS)
+            if all(one.holds(candidate) for one in conditions)
         ]
 
     return JSONResponse(await services.database(look))
@@ -232,9 +228,11 @@ async def get_roofline(run_id: RunPath, services: ServicesOf) -> Response:
     )
 
 
-def _candidates(farm: Farm, points: tuple[Point, ...]) -> dict[str, CandidateRecord]:
+def _shown(farm: Farm, run_id: str, most: int) -> list[tuple[Point, CandidateRecord]]:
+    """Up to so many points of a run, each with its candidate."""
+    points = farm.overviews.cloud(Selection(run_id=run_id), most=most).points
     ids = sorted({point.candidate_id for point in points})
     found: dict[str, CandidateRecord] = {}
     for start in range(0, len(ids), _AT_ONCE):
         found |= farm.catalogue.candidates(ids[start : start + _AT_ONCE])
-    return found
+    return [(point, found[point.candidate_id]) for point in points]
