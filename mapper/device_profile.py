@@ -13,7 +13,10 @@ class DeviceProfile:
     """What a device allows. Sizes are bytes, counts are work-items.
 
     ``private_bytes`` bounds the private arrays of one work-item (registers and what
-    the compiler may spill); ``vector_widths`` are the OpenCL vector widths worth using.
+    the compiler may spill) that are alive at once; ``kernel_private_bytes`` all that a kernel
+    declares for one work-item, alive or not, what fits into registers eight times, where a device
+    keeps private memory on a stack (PoCL); ``vector_widths`` are the OpenCL vector widths worth
+    using.
     ``half_precision``: it has 16-bit floats (cl_khr_fp16). ``half_storage``: where it has none,
     they may be stored all the same, and converted as they are loaded and stored, which every
     OpenCL device can do.
@@ -30,4 +33,5 @@ class DeviceProfile:
     vector_widths: tuple[int, ...] = (1, 2, 4, 8, 16)
     half_precision: bool = False
     half_storage: bool = False
+    kernel_private_bytes: int | None = None
     source: str = ""

@@ -137,6 +137,7 @@ class ProfileDocument(BaseModel):
     max_work_item_sizes: list[int]
     local_bytes: int
     private_bytes: int
+    kernel_private_bytes: int | None
     max_alloc_bytes: int
     global_bytes: int
     compute_units: int

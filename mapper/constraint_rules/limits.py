@@ -48,6 +48,11 @@ RULE_ID = "device-limits"
 IDLE = "no-idle-threads"
 # Kernels compute element indices in 32-bit signed integers.
 MAX_ELEMENTS = 2**31 - 1
+#: Private buffers of so many elements may become one variable an element.
+MAX_REGISTERS = 256
+# PoCL 3.0-rc2 keeps a variable that is alive across barriers five times for each work-item, and
+# once more for each further loop or sum (docs/decisions/0016); eight leave room for three.
+_STACKED_COPIES = 8
 
 
 def _limit(
@@ -92,6 +97,8 @@ def kernel_limits(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constra
         )
     yield from _local_bytes(kernel, device)
     yield from _private_bytes(kernel, device)
+    if device.kernel_private_bytes is not None:
+        yield from _stacked_bytes(kernel, device.name, device.kernel_private_bytes)
     yield from _idle_threads(kernel)
 
 
@@ -128,11 +135,7 @@ def expanded_bytes(buffer: Buffer, loops: tuple[Loop, ...]) -> IntTerm:
 
 def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constraint]:
     live: dict[tuple[int, ...], tuple[list[IntTerm], list[str], tuple[Loop, ...]]] = {}
-    declared: list[tuple[Buffer, tuple[Loop, ...]]] = [
-        (statement.buffer, loops)
-        for statement, loops in walk(kernel.statements)
-        if isinstance(statement, Declare) and statement.buffer.memory is Memory.PRIVATE
-    ]
+    declared = _private_buffers(kernel)
     ahead = {tuple(id(loop) for loop in loops): (term, loops) for loops, term in stages(kernel)}
     for loops in (*(loops for _, loops in declared), *(loops for _, loops in ahead.values())):
         key = tuple(id(loop) for loop in loops)
@@ -156,6 +159,36 @@ def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constr
             f"{device.name} is given {device.private_bytes} bytes of private memory a work-item",
             "let a thread keep fewer filters, windows or channels",
         )
+
+
+def _stacked_bytes(kernel: LoopKernel, device: str, most: int) -> Iterator[Constraint]:
+    """All private buffers, alive or not, where a device has each on a stack for itself."""
+    terms: list[IntTerm] = []
+    declared = _private_buffers(kernel)
+    for buffer, _ in declared:
+        elements = multiply(*_lengths_in_a_thread(kernel, buffer))
+        few = compare(Relation.LE, elements, MAX_REGISTERS)
+        terms.append(multiply(FLOAT_BYTES, select(few, _STACKED_COPIES, 1), elements))
+    terms += [multiply(FLOAT_BYTES * _STACKED_COPIES, term) for _, term in stages(kernel)]
+    if terms:
+        yield _limit(
+            f"stacked-bytes/{kernel.name}",
+            (),
+            compare(Relation.LE, add(*terms), most),
+            ", ".join(dict.fromkeys(buffer.name for buffer, _ in declared)),
+            f"{device} keeps all private memory of a kernel on the stack of a thread, and "
+            f"{_STACKED_COPIES} copies of what fits into registers: {most} bytes a work-item",
+            "let a thread keep fewer filters, windows or channels",
+        )
+
+
+def _private_buffers(kernel: LoopKernel) -> list[tuple[Buffer, tuple[Loop, ...]]]:
+    """The private buffers of a kernel, each with the loops around its declaration."""
+    return [
+        (statement.buffer, loops)
+        for statement, loops in walk(kernel.statements)
+        if isinstance(statement, Declare) and statement.buffer.memory is Memory.PRIVATE
+    ]
 
 
 def _lengths_in_a_thread(kernel: LoopKernel, buffer: Buffer) -> list[IntTerm]:

@@ -2,7 +2,8 @@
 
 An array whose every index is a constant after unrolling becomes one variable an element,
 which a compiler keeps in registers. An array that would need too much unrolling stays an
-array; the kernel is the same, only slower.
+array; the kernel is the same, only slower. Such an array is declared once, in front of the copies
+of a loop around it that was unrolled: PoCL has every declaration on the stack for itself.
 """
 
 from __future__ import annotations
@@ -21,27 +22,101 @@ from mapper.ast_model.loop_nest import (
 )
 from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE
+from mapper.constraint_rules.limits import MAX_REGISTERS
 from mapper.kernel_gen.barriers import Barrier
+from mapper.kernel_gen.private_memory import private_elements
 from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, element_count, trip_count
 from mapper.schedule import ScheduleCode
 
-MAX_REGISTERS = 256
 MAX_STATEMENTS = 2048
 
 
 def into_registers(body: tuple[Scheduled, ...]) -> tuple[tuple[Scheduled, ...], frozenset[str]]:
     """The body with loops unrolled, and the names of the buffers that became registers."""
+    rolled: frozenset[str] = frozenset()
+    while True:
+        chosen, unrolled = _choice(body, rolled)
+        moved = _arrays_in_front(body, unrolled, chosen)
+        if private_elements(moved) <= private_elements(body):
+            return _unroll(moved, unrolled, {}), chosen
+        # Arrays of different scopes would be alive at once, which the plan does not say.
+        rolled |= unrolled & _loops_around_arrays(body, chosen)
+
+
+def _choice(
+    body: tuple[Scheduled, ...], rolled: frozenset[str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Buffers that become registers, and the loops to unroll for them, none of them ``rolled``."""
     chosen: set[str] = set()
     unrolled: set[str] = set()
     for buffer, scope in _declarations(body):
         wanted = _indexing_loops(buffer, scope)
-        if wanted is None or element_count(buffer) > MAX_REGISTERS:
+        if wanted is None or wanted & rolled or element_count(buffer) > MAX_REGISTERS:
             continue
         if _statements(body, unrolled | wanted) > MAX_STATEMENTS + _statements(body, set()):
             continue
         unrolled |= wanted
         chosen.add(buffer.name)
-    return _unroll(body, frozenset(unrolled), {}), frozenset(chosen)
+    return frozenset(chosen), frozenset(unrolled)
+
+
+def _arrays_in_front(
+    body: tuple[Scheduled, ...], unrolled: frozenset[str], chosen: frozenset[str]
+) -> tuple[Scheduled, ...]:
+    """The body with arrays declared in front of the outermost unrolled loop around them."""
+    result: list[Scheduled] = []
+    for statement in body:
+        if not isinstance(statement, Run | Ahead):
+            result.append(statement)
+            continue
+        inside = statement.body
+        if isinstance(statement, Run) and _is_copied(statement, unrolled):
+            result += _arrays(inside, chosen)
+            inside = _without_arrays(inside, chosen)
+        result.append(replace(statement, body=_arrays_in_front(inside, unrolled, chosen)))
+    return tuple(result)
+
+
+def _is_copied(run: Run, unrolled: frozenset[str]) -> bool:
+    return (
+        run.is_serial and run.trip > 1 and any(loop.variable.name in unrolled for loop in run.loops)
+    )
+
+
+def _is_array(statement: Scheduled, chosen: frozenset[str]) -> bool:
+    return (
+        isinstance(statement, Declare)
+        and statement.buffer.memory is Memory.PRIVATE
+        and statement.buffer.name not in chosen
+    )
+
+
+def _arrays(body: tuple[Scheduled, ...], chosen: frozenset[str]) -> Iterator[Scheduled]:
+    for statement in body:
+        if _is_array(statement, chosen):
+            yield statement
+        elif isinstance(statement, Run | Ahead):
+            yield from _arrays(statement.body, chosen)
+
+
+def _without_arrays(body: tuple[Scheduled, ...], chosen: frozenset[str]) -> tuple[Scheduled, ...]:
+    return tuple(
+        replace(statement, body=_without_arrays(statement.body, chosen))
+        if isinstance(statement, Run | Ahead)
+        else statement
+        for statement in body
+        if not _is_array(statement, chosen)
+    )
+
+
+def _loops_around_arrays(body: tuple[Scheduled, ...], chosen: frozenset[str]) -> frozenset[str]:
+    found: set[str] = set()
+    for statement in body:
+        if isinstance(statement, Run | Ahead):
+            found |= _loops_around_arrays(statement.body, chosen)
+        if isinstance(statement, Run) and any(_arrays(statement.body, chosen)):
+            found.update(loop.variable.name for loop in statement.loops)
+    return frozenset(found)
 
 
 def _declarations(

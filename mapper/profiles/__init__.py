@@ -22,7 +22,9 @@ _COUNTS = (
 _SHAPES = ("max_work_item_sizes", "vector_widths")
 _REQUIRED = ("name", "source", "max_work_item_sizes", *_COUNTS)
 _FLAGS = ("half_precision", "half_storage")
-_OPTIONAL = ("vector_widths", *_FLAGS)
+#: Counts that a device need not have; null is none.
+_OPTIONAL_COUNTS = ("kernel_private_bytes",)
+_OPTIONAL = ("vector_widths", *_OPTIONAL_COUNTS, *_FLAGS)
 #: The vector widths that OpenCL C has; 3 is left out because it is stored as 4.
 _OPENCL_WIDTHS = (1, 2, 4, 8, 16)
 
@@ -110,6 +112,8 @@ def _problems(path: str, name: str, fields: dict[str, Any]) -> list[Problem]:
 def _acceptable(field: str, value: object) -> bool:
     if field in _COUNTS:
         return _is_count(value)
+    if field in _OPTIONAL_COUNTS:
+        return value is None or _is_count(value)
     if field in _SHAPES:
         if not isinstance(value, list):
             return False
@@ -130,6 +134,8 @@ def _is_count(value: object) -> bool:
 def _allowed(field: str) -> str:
     if field in _COUNTS:
         return "a positive integer"
+    if field in _OPTIONAL_COUNTS:
+        return "a positive integer, or nothing"
     if field == "max_work_item_sizes":
         return "three positive integers"
     if field == "vector_widths":

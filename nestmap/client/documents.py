@@ -225,6 +225,7 @@ class ProfileDocument(TypedDict):
     max_work_item_sizes: list[int]
     local_bytes: int
     private_bytes: int
+    kernel_private_bytes: int | None
     max_alloc_bytes: int
     global_bytes: int
     compute_units: int

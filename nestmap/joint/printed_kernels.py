@@ -32,6 +32,8 @@ _SOME_GROUPS = re.compile(r"if \(\(int\)get_group_id\(\d\)(?: \+ \d+)? < \d+\) \
 class PrintedKernel:
     """One kernel. Bytes: of local memory a work-group, of private buffers a work-item at once.
 
+    ``stacked_bytes``: of all private buffers, what fits into registers eight times.
+
     ``divergent`` holds what keeps some work-items of a group from a barrier: heads of blocks
     around it that not all run equally often, and guards before it in such a block.
     """
@@ -40,6 +42,7 @@ class PrintedKernel:
     work_group: tuple[int, int, int]
     local_bytes: int = 0
     private_bytes: int = 0
+    stacked_bytes: int = 0
     barriers: int = 0
     divergent: list[str] = field(default_factory=list[str])
 
@@ -64,12 +67,16 @@ def _read_body(kernel: PrintedKernel, lines: Iterator[str]) -> PrintedKernel:
     # For each open block the guards behind which not all work-items come.
     guards: list[list[str]] = []
     levels: dict[str, str] = {}
+    stacked: dict[str, int] = {}
     for text in lines:
         line = text.split("/*", 1)[0].strip()
         if found := _LOCAL.fullmatch(line):
             kernel.local_bytes += _BYTES[found[1]] * int(found[2])
         elif found := _PRIVATE.fullmatch(line):
-            live[-1] += FLOAT_BYTES * int(found[1] or 1) * _elements(found[2])
+            elements = int(found[1] or 1) * _elements(found[2])
+            live[-1] += FLOAT_BYTES * elements
+            # Copies of a loop that was unrolled declare the same names again.
+            stacked[line] = FLOAT_BYTES * elements * (8 if elements <= 256 else 1)
             kernel.private_bytes = max(kernel.private_bytes, sum(live))
         elif line.startswith("barrier("):
             kernel.barriers += 1
@@ -90,6 +97,7 @@ def _read_body(kernel: PrintedKernel, lines: Iterator[str]) -> PrintedKernel:
             live.pop()
             guards.pop()
             if not heads:
+                kernel.stacked_bytes = sum(stacked.values())
                 return kernel
     raise ValueError(f"kernel {kernel.name} does not end")
 

@@ -109,5 +109,8 @@ def _launch_faults(kernel: PrintedKernel, launch: Launch, device: DeviceProfile)
             f"{max(kernel.private_bytes, launch.private_bytes)} private bytes, the device has "
             f"{device.private_bytes}"
         )
+    most = device.kernel_private_bytes
+    if most is not None and kernel.stacked_bytes > most:
+        yield f"{kernel.stacked_bytes} private bytes on a thread's stack, the device has {most}"
     for head in kernel.divergent:
         yield f"a barrier stands where not all work-items come by: {head}"

@@ -176,6 +176,7 @@ def read_device(value: object, path: str = "/device") -> DeviceProfile:
               for size in profile.max_work_item_sizes),
             ("local_bytes", profile.local_bytes, MOST_BYTES),
             ("private_bytes", profile.private_bytes, MOST_BYTES),
+            ("kernel_private_bytes", profile.kernel_private_bytes or 0, MOST_BYTES),
             ("max_alloc_bytes", profile.max_alloc_bytes, MOST_BYTES),
             ("global_bytes", profile.global_bytes, MOST_BYTES),
             ("compute_units", profile.compute_units, MOST_WORK_ITEMS),

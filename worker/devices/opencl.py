@@ -9,6 +9,7 @@ Each may end in ``+half``: 16-bit floats may be stored there, cl_khr_fp16 or not
 from __future__ import annotations
 
 import re
+import resource
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,10 +17,13 @@ from mapper.device_profile import HALF_SUFFIX, DeviceProfile
 from mapper.errors import DeviceError, Problem
 from worker.devices.linker import require_linker
 
-#: No OpenCL query says how much private memory a work-item may use. On CPUs private arrays
-#: live on the stack of a worker thread that runs a whole work-group: 16 KiB times a group of
-#: 256 is half of Linux's 8 MiB (and what mapper/profiles/pocl.toml says).
+#: No OpenCL query says how much private memory a work-item may use.
 CPU_PRIVATE_BYTES = 16_384
+#: PoCL has the private memory of a whole work-group on the stack of the thread that runs it:
+#: groups of so many work-items, which share three quarters of it (mapper/profiles/pocl.toml).
+POCL_WORK_GROUP = 256
+#: What glibc gives a thread where the stack has no limit.
+_UNLIMITED_STACK_BYTES = 2 << 20
 #: 255 32-bit registers a thread, what every NVIDIA GPU since Kepler (2012) allows.
 NVIDIA_PRIVATE_BYTES = 1020
 # NVIDIA's driver adds 4 bytes of its own to some kernels: 49,152 declared were 49,156 used.
@@ -204,14 +208,26 @@ def _local_bytes(device: OpenClDevice) -> int:
     return bytes_
 
 
+def _stack_bytes() -> int:
+    """The stack of a thread in a process that is started as this one was."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    return _UNLIMITED_STACK_BYTES if soft == resource.RLIM_INFINITY else soft
+
+
 def profile_of(device: OpenClDevice) -> DeviceProfile:
     """The device's limits as its driver reports them (private memory: see above)."""
     handle = device.handle
     sizes = [int(size) for size in handle.max_work_item_sizes][:3]
     sizes += [1] * (3 - len(sizes))
+    group = int(handle.max_work_group_size)
+    stacked = None
+    if device.is_pocl and device.kind == "cpu":
+        group = min(group, POCL_WORK_GROUP)
+        sizes = [min(size, group) for size in sizes]
+        stacked = max(1, _stack_bytes() * 3 // 4 // POCL_WORK_GROUP)
     return DeviceProfile(
         name=device.device_name,
-        max_work_group_size=int(handle.max_work_group_size),
+        max_work_group_size=group,
         max_work_item_sizes=(sizes[0], sizes[1], sizes[2]),
         local_bytes=_local_bytes(device),
         private_bytes=_private_bytes(device),
@@ -220,5 +236,6 @@ def profile_of(device: OpenClDevice) -> DeviceProfile:
         compute_units=int(handle.max_compute_units),
         half_precision="cl_khr_fp16" in handle.extensions.split(),
         half_storage=device.half_storage,
+        kernel_private_bytes=stacked,
         source=f"driver of {device.platform_name} {device.platform_version}",
     )

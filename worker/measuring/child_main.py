@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import os
 import resource
 import signal
@@ -40,28 +39,7 @@ _REFERENCE_RUNS = 5
 #: A kernel's printf must not fill the disk; more than any driver writes into its cache.
 _LARGEST_FILE_BYTES = 1 << 30
 
-#: Address space, not memory: only what a kernel touches is taken.
-_STACK_BYTES = 256 << 20
-#: More than a pthread_attr_t has anywhere.
-_ATTRIBUTES_BYTES = 256
-
 _Workload = tuple[dict[str, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
-
-
-def _give_threads_room() -> None:
-    """Threads that start from now on have a large stack, where the C library is glibc.
-
-    PoCL keeps the private arrays of all work-items of a group on the stack of the thread that runs
-    it, each copy of an unrolled loop's arrays anew; 8 MiB overflow with a few hundred work-items.
-    """
-    with contextlib.suppress(AttributeError, OSError):
-        library = ctypes.CDLL(None)
-        set_default = library.pthread_setattr_default_np
-        attributes = ctypes.create_string_buffer(_ATTRIBUTES_BYTES)
-        if library.pthread_attr_init(attributes) == 0:
-            library.pthread_attr_setstacksize(attributes, ctypes.c_size_t(_STACK_BYTES))
-            set_default(attributes)
-            library.pthread_attr_destroy(attributes)
 
 
 def _restrain() -> None:
@@ -165,7 +143,6 @@ def main() -> int:
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
     _restrain()
-    _give_threads_room()
     die_with_parent(arguments.lifeline)
     # Drivers and kernels' printf write to standard output: keep the pipe for ourselves.
     replies = os.dup(sys.stdout.fileno())

@@ -15,6 +15,7 @@ from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
 from mapper.solver.sampling import sample
 from mapper.solver.space import Space
+from nestmap.joint.printed_kernels import read_kernels
 from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 
 
@@ -37,6 +38,7 @@ def test_modelled_bytes_are_planned_bytes(variant: str) -> None:
     space = derive_space(subject, Mode.STRICT, device, RuleOptions())
     for chosen in sample(space, 6, seed=2):
         plan = generate_kernels(subject, chosen)
+        printed = {kernel.name: kernel for kernel in read_kernels(plan.source)}
         # The direct program's buffers have the layer's sizes alone: a constant, no limit left.
         expected = [plan.memory_bytes] if variant == "partial" else []
         assert modelled(space, "global-bytes", chosen) == expected
@@ -46,6 +48,8 @@ def test_modelled_bytes_are_planned_bytes(variant: str) -> None:
             assert local or launch.local_bytes == 0
             private = modelled(space, f"private-bytes/{kernel.name}/", chosen)
             assert not private or max(private) == launch.private_bytes
+            (stacked,) = modelled(space, f"stacked-bytes/{kernel.name}", chosen) or [24_576]
+            assert printed[launch.kernel].stacked_bytes <= stacked <= 24_576
             size = launch.local_size[0] * launch.local_size[1] * launch.local_size[2]
             assert size <= device.max_work_group_size
 

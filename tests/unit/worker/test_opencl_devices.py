@@ -12,6 +12,7 @@ from mapper.errors import DeviceError
 from worker.devices.facts import device_facts, machine_state
 from worker.devices.opencl import (
     CPU_PRIVATE_BYTES,
+    POCL_WORK_GROUP,
     OpenClDevice,
     find_device,
     list_devices,
@@ -74,11 +75,24 @@ def test_own_spec_finds_the_device_again() -> None:
 def test_profile_comes_from_the_driver() -> None:
     pocl = find_device("pocl")
     profile = profile_of(pocl)
-    assert profile.max_work_group_size == pocl.handle.max_work_group_size
+    assert profile.max_work_group_size == min(pocl.handle.max_work_group_size, POCL_WORK_GROUP)
     assert profile.local_bytes == pocl.handle.local_mem_size
     assert profile.max_alloc_bytes == pocl.handle.max_mem_alloc_size
     assert profile.private_bytes == CPU_PRIVATE_BYTES
     assert pocl.platform_version in profile.source
+
+
+def test_a_group_on_pocl_has_its_private_memory_on_the_stack_of_a_thread() -> None:
+    code = (
+        "from worker.devices.opencl import find_device, profile_of; "
+        "print(profile_of(find_device('pocl')).kernel_private_bytes)"
+    )
+    found: list[int] = []
+    for kibibytes in ("8192", "2048"):
+        limited = ["bash", "-c", 'ulimit -s "$0" && exec "$@"', kibibytes]
+        run = subprocess.run([*limited, sys.executable, "-c", code], capture_output=True, text=True)
+        found.append(int(run.stdout))
+    assert found == [24_576, 6_144]
 
 
 def test_facts_name_driver_and_versions() -> None:
