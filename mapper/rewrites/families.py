@@ -21,8 +21,8 @@ class Family(StrEnum):
     SINGLE = "single"
 
 
-_THREADS = ("k", "mo", "y", "x", "mi")
-_TILE = ("r", "p", "m", "v")
+_THREADS = ("k", "w", "mo", "y", "x", "mi")
+_TILE = ("r", "p", "m", "cell", "v")
 
 
 def codes_of(

@@ -33,6 +33,7 @@ from mapper.rewrites.labelled import Labelled
 from mapper.rewrites.parameters import (
     BC,
     BM,
+    KA,
     KS,
     MI,
     PF,
@@ -223,15 +224,18 @@ class _Lowering:
         order = order.merge("x", "p", "tw").merge("y", "r", "th")
         return order.merge("m", "v", "f").merge("mi", "f", "f").merge("mo", "f", "f")
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether neighbours in a row of the result are neighbours in memory, not its channels."""
+        return self.blocking.split or self.shape.layer.layout is Layout.NCHW
+
     def written(self, sums: Labelled, bias: Node | None) -> Labelled:
         """[mo][y][x][mi] of sums: each work-item writes its outputs in their order in memory.
 
-        A row of a filter after the other, or with the channels last a pixel after the other. Of
-        slices it adds up what all of them have of its outputs.
+        A row of a filter after the other, or with the channels last a pixel after the other.
         """
         build, extents = self.build, self.extents()
-        by_rows = self.blocking.split or self.shape.layer.layout is Layout.NCHW
-        order = ("m", "v", "r", "p") if by_rows else TILE
+        order = ("m", "v", "r", "p") if self.by_rows else TILE
         arrays = [sums.node]
         if bias is not None:
             offsets = self.offsets(bias)
@@ -240,8 +244,6 @@ class _Lowering:
 
         def item(both: Node) -> Node:
             tile, offset = (both, None) if bias is None else (get(both, 0), get(both, 1))
-            if self.blocking.sliced:
-                tile = self.added(tile)
             return self.written_tile(Labelled(build, tile, TILE).order(*order), offset)
 
         ids = tuple(f"out_{label}" for label in THREADS[1:])
@@ -381,7 +383,8 @@ class _Lowering:
     def added_slices(self, sums: Labelled, bias: Node | None) -> Node:
         """Slices written to local memory, from where work-items add them up.
 
-        Neighbouring work-items write and read neighbouring vectors there.
+        Neighbouring work-items write and read neighbouring vectors there. ``ka`` of them share
+        the tile of one out; what they add up they write in its order in memory.
         """
         build = self.build
         ids = tuple(f"slice_{label}" for label in sums.labels)
@@ -389,22 +392,74 @@ class _Lowering:
         in_local = ("k", "r", "p", "m", "mo", "y", "x", "mi", "v")
 
         def read(slices: Node) -> Node:
-            parts = Labelled(build, slices, in_local).order(*THREADS[1:], "k", *TILE)
-            return self.placed(self.written(parts, bias)).node
+            parts = Labelled(build, slices, in_local).order(*THREADS[1:], "k")
+            return self.placed(self.added_cells(parts, bias)).node
 
         return build.let(to_local(written.order(*in_local).node), read)
 
-    def added(self, slices: Node) -> Node:
-        """[k][r][p][m][v] -> [r][p][m][v], in registers."""
+    def added_cells(self, slices: Labelled, bias: Node | None) -> Labelled:
+        """[mo][y][x][mi][k][r][p][m][v] -> [mo][y][x][mi][r][p][m][v]: slices added up."""
         build, extents = self.build, self.extents()
-        zeros = fill(0.0, *(extents[label] for label in TILE))
-        start = build.nest(tuple(f"start_{label}" for label in TILE), identity, zeros)
+        threads = ("w", *THREADS[1:])
+        arrays = [self.shared_out(slices).order(*threads, "k").node]
+        if bias is not None:
+            offsets = self.offsets(bias)
+            for label, before in (("x", "mi"), ("y", "x"), ("p", "m"), ("r", "p")):
+                offsets = offsets.repeated(before, label, extents[label])
+            arrays.append(self.shared_out(offsets).order(*threads).node)
+        order = ("v", "cell") if self.by_rows else ("cell", "v")
+
+        def in_order(cells: Node) -> Node:
+            return Labelled(build, cells, ("cell", "v")).order(*order).node
+
+        def item(both: Node) -> Node:
+            ids = tuple(f"out_{label}" for label in order)
+            if bias is None:
+                total = in_order(self.added(both))
+                return build.nest(ids, lambda x: self.result(x, None), total)
+            total, offset = in_order(self.added(get(both, 0))), in_order(get(both, 1))
+            return build.nest(
+                ids,
+                lambda pair: self.result(get(pair, 0), get(pair, 1)),
+                build.zip_nd(2, total, offset),
+            )
+
+        ids = tuple(f"out_{label}" for label in threads)
+        array = arrays[0] if bias is None else build.zip_nd(len(ids), *arrays)
+        made = Labelled(build, build.nest(ids, item, array), (*threads, *order))
+        outer, middle, inner = self.cell_labels
+        cells = made.order(*THREADS[1:], "w", "cell").merge("w", "cell", "cell")
+        cells = cells.split("cell", extents[middle] * extents[inner], outer, "rest")
+        return cells.split("rest", extents[inner], middle, inner)
+
+    @property
+    def cell_labels(self) -> tuple[str, str, str]:
+        """The dimensions of a work-item's tile of vectors, as they are in memory."""
+        return ("m", "r", "p") if self.by_rows else ("r", "p", "m")
+
+    def shared_out(self, tiles: Labelled) -> Labelled:
+        """[...][r][p][m][v] -> [...][w][cell][v]: work-items have an equal part of a tile each."""
+        extents = self.extents()
+        outer, middle, inner = self.cell_labels
+        rest = tuple(label for label in tiles.labels if label not in TILE)
+        cells = tiles.order(*rest, outer, middle, inner, "v")
+        cells = cells.merge(outer, middle, "cell").merge("cell", inner, "cell")
+        count = extents["r"] * extents["p"] * extents["m"]
+        return cells.split("cell", exact_div(count, KA), "w", "cell")
+
+    def added(self, slices: Node) -> Node:
+        """[k][cell][v] -> [cell][v], in registers."""
+        build, extents = self.build, self.extents()
+        count = extents["r"] * extents["p"] * extents["m"]
+        zeros = fill(0.0, exact_div(count, KA), V)
+        labels = ("cell", "v")
+        start = build.nest(tuple(f"start_{label}" for label in labels), identity, zeros)
         return Join(
             build.reduce(
                 lambda acc, part: build.nest(
-                    tuple(f"add_{label}" for label in TILE),
+                    tuple(f"add_{label}" for label in labels),
                     lambda pair: call("add", get(pair, 0), get(pair, 1)),
-                    build.zip_nd(len(TILE), acc, part),
+                    build.zip_nd(len(labels), acc, part),
                 ),
                 to_private(start),
                 slices,

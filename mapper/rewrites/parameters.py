@@ -14,8 +14,9 @@ BM, TH, TW, BC = symbol("bm"), symbol("th"), symbol("tw"), symbol("bc")
 TR, TP, TM, MI = symbol("tr"), symbol("tp"), symbol("tm"), symbol("mi")
 # Vector widths of filters and of image rows; columns read beyond the needed ones.
 V, PV, WIDE = symbol("v"), symbol("pv"), symbol("wide")
-# Slices of a chunk within a group, splits of the channels over groups.
-KS, SP = symbol("ks"), symbol("sp")
+# Slices of a chunk within a group, work-items that add up what one has of each slice, splits of
+# the channels over groups.
+KS, KA, SP = symbol("ks"), symbol("ka"), symbol("sp")
 # Whether the copies of the next chunk start early.
 PF = symbol("pf")
 # Outputs that fill the last tiles up.
@@ -71,7 +72,9 @@ def parameters_of(blocking: Blocking) -> tuple[Parameter, ...]:
     if blocking.prefetches:
         found.append(Parameter("pf", (0, 1)))
     if blocking.sliced:
-        found.append(Parameter("ks", tuple(v for v in upto(channels, MAX_SLICES) if v > 1)))
+        slices = upto(channels, MAX_SLICES)
+        found.append(Parameter("ks", tuple(v for v in slices if v > 1)))
+        found.append(Parameter("ka", slices))
     if blocking.split:
         found.append(Parameter("sp", tuple(v for v in upto(channels, MAX_SPLITS) if v > 1)))
     return tuple(found)
@@ -90,4 +93,7 @@ def requirements_of(blocking: Blocking) -> tuple[Requirement, ...]:
     if blocking.image_in_registers:
         # Fewer columns more than a vector has.
         found.append(Requirement(WIDE, Relation.LT, PV))
+    if blocking.sliced:
+        # Not more work-items than have computed.
+        found.append(Requirement(KA, Relation.DIVIDES, KS))
     return tuple(found)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mapper.errors import InputError, Problem
-from nestmap.kernel_bench.gpu import Figure, Row, geometric_mean, ratio
+from nestmap.kernel_bench.gpu import Figure, Row, geometric_mean, ratio, run_ratio
 from nestmap.kernel_bench.search import tflops
 from nestmap.source_commit import commit
 
@@ -18,6 +18,8 @@ _NUMBERS = (
     "TFLOP/s",
     "cuDNN",
     "ratio",
+    "run",
+    "run ratio",
     "error",
     "cuDNN error",
     "extra MB",
@@ -46,9 +48,13 @@ def gpu_value(
 def _means(rows: Sequence[Row]) -> dict[str, Any]:
     best = [row.ratio for row in rows if row.ratio is not None]
     lean = [r for row in rows if (r := ratio(row.cudnn, row.lean)) is not None]
+    best_runs = [r for row in rows if (r := run_ratio(row.cudnn, row.best)) is not None]
+    lean_runs = [r for row in rows if (r := run_ratio(row.cudnn, row.lean)) is not None]
     return {
         "geometric_mean_ratio": geometric_mean(best),
         "geometric_mean_ratio_no_extra_memory": geometric_mean(lean),
+        "geometric_mean_run_ratio": geometric_mean(best_runs),
+        "geometric_mean_run_ratio_no_extra_memory": geometric_mean(lean_runs),
         "layers_compared": len(best),
     }
 
@@ -70,12 +76,14 @@ def _line(title: str, row: Row, ours: Figure | None) -> list[str]:
     notes = [figure.failure for figure in (ours, library) if figure is not None and figure.failure]
     if ours is None:
         notes.append("no record")
-    quotient = ratio(library, ours)
+    quotient, of_runs = ratio(library, ours), run_ratio(library, ours)
     return [
         title,
         _rate(row, ours),
         _rate(row, library),
         "" if quotient is None else f"{quotient:.2f}",
+        "" if ours is None or ours.run_ms is None else f"{tflops(row.layer, ours.run_ms):.3g}",
+        "" if of_runs is None else f"{of_runs:.2f}",
         _error(ours),
         _error(library),
         "" if ours is None or ours.failure else f"{ours.extra_bytes / 1e6:.2f}",
@@ -105,6 +113,9 @@ def gpu_summary(rows: Sequence[Row]) -> str:
     text = f"{means['layers_compared']} layers: {mean:.2f} times cuDNN in the geometric mean"
     if lean is not None:
         text += f", {lean:.2f} without extra memory"
+    runs = means["geometric_mean_run_ratio"]
+    if runs is not None:
+        text += f"; {runs:.2f} back to back"
     return text + (f"; slower on {', '.join(slower)}" if slower else "; slower on none")
 
 

@@ -208,6 +208,11 @@ class BlockedProposals:
             widest = max(self._profile.vector_widths)
         # The widest vectors that the filters of a work-item fill.
         v["v"] = max(w for w in self._domains["v"] if w <= widest and v["tm"] % w == 0)
+        if "ks" in v:
+            # So many add up at most, so far as the vectors of a tile can be shared out.
+            vectors = v["tr"] * v["tp"] * v["tm"] // v["v"]
+            able = [n for n in self._domains["ka"] if v["ks"] % n == vectors % n == 0]
+            v["ka"] = max(n for n in able if n <= v["ka"])
         v["rho_y"] = -self._shape.output_height % v["th"]
         v["rho_x"] = -self._shape.output_width % v["tw"]
         if "pv" in v:

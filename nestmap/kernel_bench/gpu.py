@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from math import exp, log
 from statistics import median
@@ -17,6 +18,7 @@ from nestmap.kernel_bench.cudnn import CudnnLayer
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.operands import library_operands, library_tolerance
 from nestmap.kernel_bench.proposals import readable
+from nestmap.kernel_bench.replay import Replay
 from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
 from nestmap.kernel_bench.span import SpanPlan, interquartile, prepared_bytes, scratch_bytes
 from nestmap.tuning.reference import Workload, make_workload
@@ -36,8 +38,10 @@ class Rounds:
 @dataclass(slots=True)
 class Figure:
     """One contestant on one layer. Times in milliseconds, all of them; ``failure`` says why
-    there are none. ``relative_error`` is the 2-norm of the difference to a float64 reference
-    over the norm of the reference."""
+    there are none. ``times_ms`` of kernels are by their events, ``back_to_back_ms`` without what
+    events and launches add; of a library, which is timed in CUDA graphs, they are the same.
+    ``relative_error`` is the 2-norm of the difference to a float64 reference over the norm of the
+    reference."""
 
     contestant: str
     times_ms: list[float] = field(default_factory=list[float])
@@ -46,11 +50,17 @@ class Figure:
     prepared_bytes: int = 0
     failure: str = ""
     details: dict[str, Any] = field(default_factory=dict[str, Any])
+    back_to_back_ms: list[float] = field(default_factory=list[float])
 
     @property
     def time_ms(self) -> float | None:
         """The median."""
         return median(self.times_ms) if self.times_ms else None
+
+    @property
+    def run_ms(self) -> float | None:
+        """The median back to back."""
+        return median(self.back_to_back_ms) if self.back_to_back_ms else None
 
     def to_json(self, layer: LayerSpec) -> dict[str, Any]:
         """With what follows from the times."""
@@ -59,6 +69,9 @@ class Figure:
             value["time_ms"] = median(self.times_ms)
             value["spread"] = interquartile(self.times_ms)
             value["tflops"] = tflops(layer, median(self.times_ms))
+        if self.back_to_back_ms:
+            value["run_ms"] = median(self.back_to_back_ms)
+            value["run_tflops"] = tflops(layer, median(self.back_to_back_ms))
         return value
 
 
@@ -91,6 +104,8 @@ class Row:
             },
             "ratio": self.ratio,
             "ratio_no_extra_memory": ratio(self.cudnn, self.lean),
+            "run_ratio": run_ratio(self.cudnn, self.best),
+            "run_ratio_no_extra_memory": run_ratio(self.cudnn, self.lean),
         }
 
 
@@ -99,6 +114,13 @@ def ratio(other: Figure | None, ours: Figure | None) -> float | None:
     if other is None or ours is None or other.time_ms is None or ours.time_ms is None:
         return None
     return other.time_ms / ours.time_ms
+
+
+def run_ratio(other: Figure | None, ours: Figure | None) -> float | None:
+    """As :func:`ratio`, of runs back to back."""
+    if other is None or ours is None or other.run_ms is None or ours.run_ms is None:
+        return None
+    return other.run_ms / ours.run_ms
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
@@ -139,11 +161,17 @@ class _Kernels:
         if verdict.wrong is not None:
             self.figure.failure = f"wrong: {verdict.wrong.message}"
 
-    def time(self, how: Rounds) -> None:
+    def time(self, how: Rounds, replay: Replay) -> None:
         """A turn."""
         for _ in range(how.warmup):
             self.loaded.span()
-        self.figure.times_ms += [self.loaded.span()[0] / 1e6 for _ in range(how.repetitions)]
+        times = [self.loaded.span()[0] / 1e6 for _ in range(how.repetitions)]
+        self.figure.times_ms += times
+        with suppress(PlanFailure):
+            # Without these the figure has its times by events.
+            self.figure.back_to_back_ms += replay.times_ms(
+                self.loaded, median(times), how.repetitions
+            )
 
 
 def compare_layer(
@@ -185,17 +213,20 @@ def compare_layer(
             library = CudnnLayer(torch, layer, library_operands(layer, workload))
         except NestmapError as error:
             row.cudnn.failure = str(error)
+    replay = Replay(session)
     for _ in range(how.rounds):
         for entrant in kernels:
             if not entrant.figure.failure:
-                entrant.time(how)
+                entrant.time(how, replay)
         if library is not None and row.cudnn is not None:
             row.cudnn.times_ms += library.times_ms(how.repetitions, how.warmup)
+            row.cudnn.back_to_back_ms = row.cudnn.times_ms
     for entrant in kernels:
         if not entrant.figure.failure:
             entrant.judge(judge)
         if entrant.figure.failure:
             entrant.figure.times_ms.clear()
+            entrant.figure.back_to_back_ms.clear()
         entrant.loaded.__exit__()
     if library is not None and row.cudnn is not None:
         _finish(layer, library, row.cudnn, judge, kernel_names)

@@ -49,6 +49,18 @@ class SpanPlan(LoadedPlan):
         end, and seconds of wall time until all was done. Raises PlanFailure."""
         return self._enqueue(self._timed)
 
+    @property
+    def launches_of_a_run(self) -> int:
+        """Launches that are not prepared."""
+        return len(self._timed)
+
+    def enqueue_run(self, queue: Any) -> None:
+        """Put everything else into a queue of the same context, and return at once."""
+        import pyopencl as cl
+
+        for launch, kernel in self._timed:
+            cl.enqueue_nd_range_kernel(queue, kernel, launch.global_size, launch.local_size)
+
     def _enqueue(self, pairs: list[tuple[Launch, Any]]) -> tuple[int, float]:
         import pyopencl as cl
 

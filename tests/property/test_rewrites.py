@@ -126,6 +126,8 @@ def values_of(draw: st.DrawFn, blocking: Blocking) -> dict[str, int]:
         values["pf"] = draw(st.integers(0, 1))
     if blocking.sliced:
         values["ks"] = slices
+        vectors = values["tr"] * tp * tm // values["v"]
+        values["ka"] = draw(st.sampled_from([n for n in (1, 2) if vectors % n == 0]))
     if blocking.split:
         values["sp"] = split
     return values

@@ -18,7 +18,7 @@ enum { /* sizes */
 };
 enum { /* tuning parameters */
     c_bm = 4, c_th = 2, c_tw = 4, c_bc = 4, c_tr = 1, c_tp = 2, c_tm = 2, c_mi = 1, c_v = 2,
-    c_rho_y = 0, c_rho_x = 0, c_pv = 2, c_wide = 0, c_pf = 1, c_ks = 2
+    c_rho_y = 0, c_rho_x = 0, c_pv = 2, c_wide = 0, c_pf = 1, c_ks = 2, c_ka = 2
 };
 
 /*
@@ -54,75 +54,70 @@ __kernel void k_packed(
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
  * (S sequential, F fused with the map around it, V vectors; dimension 0 to 2 of: L work-items, W
  *   work-groups, G all work-items)
- *   group                                   1                            W1  global
- *     block                                 M/bm = 2                     F   global
- *       image                               1                            W0  global
- *         tile_y                            (H - kh + rho_y + 3)/th = 3  F   global
- *           tile_x                          (W - kw + rho_x + 3)/tw = 2  F   global
- *             zero_k                        ks = 2                       L0  private
- *               zero_mo                     bm/(mi*tm) = 2               F   private
- *                 zero_y                    th/tr = 2                    F   private
- *                   zero_x                  tw/tp = 2                    F   private
- *                     zero_mi               mi = 1                       F   private
- *                       zero_r              tr = 1                       S   private
- *                         zero_p            tp = 2                       F   private
- *                           zero_m          tm/v = 1                     F   private
- *                             zero_v        v = 2                        V2  private
+ *   group                                   1                                       W1  global
+ *     block                                 M/bm = 2                                F   global
+ *       image                               1                                       W0  global
+ *         tile_y                            (H - kh + rho_y + 3)/th = 3             F   global
+ *           tile_x                          (W - kw + rho_x + 3)/tw = 2             F   global
+ *             zero_k                        ks = 2                                  L0  private
+ *               zero_mo                     bm/(mi*tm) = 2                          F   private
+ *                 zero_y                    th/tr = 2                               F   private
+ *                   zero_x                  tw/tp = 2                               F   private
+ *                     zero_mi               mi = 1                                  F   private
+ *                       zero_r              tr = 1                                  S   private
+ *                         zero_p            tp = 2                                  F   private
+ *                           zero_m          tm/v = 1                                F   private
+ *                             zero_v        v = 2                                   V2  private
  *             reduce r_chunk                C/bc = 1
- *               image_c                     bc = 4                       L0  local
- *                 image_y                   kh + th - 1 = 4              F   local
- *                   image_x                 kw + tw + wide - 1 = 6       F   local
- *               weight_c                    bc = 4                       L0  local
- *                 weight_tap                kh*kw = 9                    F   local
- *                   weight_m                bm/v = 2                     F   local
- *                     weight_v              v = 2                        V2  local
- *               item_k                      ks = 2                       L0  private
- *                 item_mo                   bm/(mi*tm) = 2               F   private
- *                   item_y                  th/tr = 2                    F   private
- *                     item_x                tw/tp = 2                    F   private
- *                       item_mi             mi = 1                       F   private
+ *               image_c                     bc = 4                                  L0  local
+ *                 image_y                   kh + th - 1 = 4                         F   local
+ *                   image_x                 kw + tw + wide - 1 = 6                  F   local
+ *               weight_c                    bc = 4                                  L0  local
+ *                 weight_tap                kh*kw = 9                               F   local
+ *                   weight_m                bm/v = 2                                F   local
+ *                     weight_v              v = 2                                   V2  local
+ *               item_k                      ks = 2                                  L0  private
+ *                 item_mo                   bm/(mi*tm) = 2                          F   private
+ *                   item_y                  th/tr = 2                               F   private
+ *                     item_x                tw/tp = 2                               F   private
+ *                       item_mi             mi = 1                                  F   private
  *                         reduce r_channel  bc/ks = 2
- *                           patch_y         kh + tr - 1 = 3              S   private
- *                             patch_x       (kw + tp + wide - 1)/pv = 2  F   private
- *                               patch_v     pv = 2                       V2  private
- *                           tap             kh*kw = 9                    S   private
- *                             tap_m         tm/v = 1                     F   private
- *                               tap_v       v = 2                        V2  private
+ *                           patch_y         kh + tr - 1 = 3                         S   private
+ *                             patch_x       (kw + tp + wide - 1)/pv = 2             F   private
+ *                               patch_v     pv = 2                                  V2  private
+ *                           tap             kh*kw = 9                               S   private
+ *                             tap_m         tm/v = 1                                F   private
+ *                               tap_v       v = 2                                   V2  private
  *                           reduce r_tap    kh*kw = 9
- *                             r             tr = 1                       S   private
- *                               p           tp = 2                       F   private
- *                                 m         tm/v = 1                     S   private
- *                                   v       v = 2                        V2  private
- *             slice_k                       ks = 2                       L0  local
- *               slice_mo                    bm/(mi*tm) = 2               F   local
- *                 slice_y                   th/tr = 2                    F   local
- *                   slice_x                 tw/tp = 2                    F   local
- *                     slice_mi              mi = 1                       F   local
- *                       slice_r             tr = 1                       S   local
- *                         slice_p           tp = 2                       F   local
- *                           slice_m         tm/v = 1                     F   local
- *                             slice_v       v = 2                        V2  local
- *             out_mo                        bm/(mi*tm) = 2               L0  global
- *               out_y                       th/tr = 2                    F   global
- *                 out_x                     tw/tp = 2                    F   global
- *                   out_mi                  mi = 1                       F   global
- *                     start_r               tr = 1                       S   private
- *                       start_p             tp = 2                       F   private
- *                         start_m           tm/v = 1                     F   private
- *                           start_v         v = 2                        V2  private
- *                     reduce r_slice        ks = 2
- *                       add_r               tr = 1                       S   private
- *                         add_p             tp = 2                       F   private
- *                           add_m           tm/v = 1                     F   private
- *                             add_v         v = 2                        V2  private
- *                     out_m                 tm/v = 1                     S   global
- *                       out_v               v = 2                        F   global
- *                         out_r             tr = 1                       F   global
- *                           out_p           tp = 2                       F   global
+ *                             r             tr = 1                                  S   private
+ *                               p           tp = 2                                  F   private
+ *                                 m         tm/v = 1                                S   private
+ *                                   v       v = 2                                   V2  private
+ *             slice_k                       ks = 2                                  L0  local
+ *               slice_mo                    bm/(mi*tm) = 2                          F   local
+ *                 slice_y                   th/tr = 2                               F   local
+ *                   slice_x                 tw/tp = 2                               F   local
+ *                     slice_mi              mi = 1                                  F   local
+ *                       slice_r             tr = 1                                  S   local
+ *                         slice_p           tp = 2                                  F   local
+ *                           slice_m         tm/v = 1                                F   local
+ *                             slice_v       v = 2                                   V2  local
+ *             out_w                         (tm*tp*tr)/(v*((tm*tp*tr)/(ka*v))) = 2  L0  global
+ *               out_mo                      bm/(mi*tm) = 2                          F   global
+ *                 out_y                     th/tr = 2                               F   global
+ *                   out_x                   tw/tp = 2                               F   global
+ *                     out_mi                mi = 1                                  F   global
+ *                       start_cell          (tm*tp*tr)/(ka*v) = 1                   S   private
+ *                         start_v           v = 2                                   V2  private
+ *                       reduce r_slice      ks = 2
+ *                         add_cell          (tm*tp*tr)/(ka*v) = 1                   S   private
+ *                           add_v           v = 2                                   V2  private
+ *                       out_v               v = 2                                   S   global
+ *                         out_cell          (tm*tp*tr)/(ka*v) = 1                   F   global
  * local memory: 1216 bytes a work-group
  *   l_sum 256, l_image 384, l_packed 576
  * private memory: 136 bytes a work-item at once, at most
- *   variables: p_packed 72, p_sum2 16
+ *   variables: p_packed 72, p_sum2 8
  *   arrays: p_sum 16, p_image 48
  * barriers: 2
  *   l_image is written above and read below by other work-items
@@ -276,23 +271,22 @@ __kernel void k_convolution(
             }
             /* barrier: l_sum is written above and read below by other work-items */
             barrier(CLK_LOCAL_MEM_FENCE);
-            if ((int)get_local_id(0) < 8) { /* map out_mo, map out_y, map out_x, map out_mi: L0, of 16 */
-                const int f_out_mo = get_local_id(0);
-                const int i_out_mo = f_out_mo/4;
-                const int i_out_y = (f_out_mo/2)%2;
-                const int i_out_x = f_out_mo%2;
+            { /* map out_w, map out_mo, map out_y, map out_x, map out_mi: L0, 16 iterations, one each */
+                const int f_out_w = get_local_id(0);
+                const int i_out_w = f_out_w/8;
+                const int i_out_mo = (f_out_w/4)%2;
+                const int i_out_y = (f_out_w/2)%2;
+                const int i_out_x = f_out_w%2;
                 const int i_out_mi = 0;
-                float2 p_sum2_0_0_0, p_sum2_0_1_0;
-                p_sum2_0_0_0 = (float2)(0.0f);
-                p_sum2_0_1_0 = (float2)(0.0f);
+                float2 p_sum2_0;
+                p_sum2_0 = (float2)(0.0f);
                 for (int r_slice = 0; r_slice < c_ks; ++r_slice) { /* reduce */
-                    p_sum2_0_0_0 = (p_sum2_0_0_0 + ((__local float2 *)l_sum)[f_out_mo + r_slice*16]);
-                    p_sum2_0_1_0 = (p_sum2_0_1_0 + ((__local float2 *)l_sum)[f_out_mo + r_slice*16 + 8]);
+                    p_sum2_0 = (p_sum2_0 + ((__local float2 *)l_sum)[f_out_w + r_slice*16]);
                 }
-                { /* map out_r: S, one iteration */
-                    const int i_out_r = 0;
-                    ((__global float2 *)g_convolution)[i_block*96 + i_group*192 + i_image*192 + i_out_mi*48 + i_out_mo*48 + i_out_r*4 + i_out_x + i_out_y*4 + i_tile_x*2 + i_tile_y*8] = (float2)(p_sum2_0_0_0.s0, p_sum2_0_1_0.s0);
-                    ((__global float2 *)g_convolution)[i_block*96 + i_group*192 + i_image*192 + i_out_mi*48 + i_out_mo*48 + i_out_r*4 + i_out_x + i_out_y*4 + i_tile_x*2 + i_tile_y*8 + 24] = (float2)(p_sum2_0_0_0.s1, p_sum2_0_1_0.s1);
+                { /* map out_cell: S, one iteration */
+                    const int i_out_cell = 0;
+                    g_convolution[i_block*192 + i_group*384 + i_image*384 + i_out_cell + i_out_mi*96 + i_out_mo*96 + i_out_w + i_out_x*2 + i_out_y*8 + i_tile_x*4 + i_tile_y*16] = p_sum2_0.s0;
+                    g_convolution[i_block*192 + i_group*384 + i_image*384 + i_out_cell + i_out_mi*96 + i_out_mo*96 + i_out_w + i_out_x*2 + i_out_y*8 + i_tile_x*4 + i_tile_y*16 + 48] = p_sum2_0.s1;
                 }
             }
         }

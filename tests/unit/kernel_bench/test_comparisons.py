@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 from mapper.errors import DeviceError
 from mapper.layer_sets import named_layer
 from mapper.layer_spec import LayerSpec, Layout
-from mapper.pipeline import assignment_to_json, subject_of_layer
+from mapper.pipeline import assignment_to_json, generate_kernels, subject_of_layer
 from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench.bench_file import gpu_rows, gpu_summary, gpu_value
 from nestmap.kernel_bench.cpu import (
@@ -34,6 +36,7 @@ from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import BY_KEY, LibraryProcess, Turn, installed, save_operands
 from nestmap.kernel_bench.operands import library_operands, own_layout
 from nestmap.kernel_bench.proposals import SampleAndChange
+from nestmap.kernel_bench.replay import Replay
 from nestmap.kernel_bench.search import quest
 from nestmap.kernel_bench.span import SpanPlan
 from nestmap.tuning.reference import make_workload
@@ -61,7 +64,7 @@ def test_the_kernels_of_a_record_are_verified_and_timed(session: Session):
         SMALL, [a_record(session)], session, profile_of(session.device), None, QUICK
     )
     assert row.best is not None and not row.best.failure
-    assert len(row.best.times_ms) == 2
+    assert len(row.best.times_ms) == len(row.best.back_to_back_ms) == 2
     assert 0 < row.best.relative_error < 1e-5
     assert row.lean is None and row.cudnn is None
 
@@ -115,17 +118,17 @@ def test_without_torch_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatc
 
 def test_the_table_has_two_lines_a_layer_and_ratios_over_cudnn():
     layer = named_layer("vgg16/24")
-    fast = Figure("nestmap", [0.5], 1e-7, 2_000_000, 1_000_000)
+    fast = Figure("nestmap", [0.5], 1e-7, 2_000_000, 1_000_000, back_to_back_ms=[0.4])
     lean = Figure("lean", [1.0], 2e-7)
-    row = Row(layer, fast, lean, Figure("cuDNN", [0.8], 1e-6, 3_000_000))
+    row = Row(layer, fast, lean, Figure("cuDNN", [0.8], 1e-6, 3_000_000, back_to_back_ms=[0.8]))
     same = Row(layer, lean, lean, Figure("cuDNN", [0.5], 1e-6))
     bare = Row(layer, None, None, Figure("cuDNN", [0.8], 1e-6))
     failed = Row(layer, Figure("nestmap", failure="wrong: x"), None, None)
     lines = gpu_rows([row, same, bare, failed])
     rate = layer.operations / 0.5e-3 / 1e12
     assert lines[0] == [
-        "vgg16/24", f"{rate:.3g}", f"{rate * 0.5 / 0.8:.3g}", "1.60", "1.0e-07", "1.0e-06",
-        "2.00", "1.00", "3.00", "",
+        "vgg16/24", f"{rate:.3g}", f"{rate * 0.5 / 0.8:.3g}", "1.60",
+        f"{rate * 0.5 / 0.4:.3g}", "2.00", "1.0e-07", "1.0e-06", "2.00", "1.00", "3.00", "",
     ]  # fmt: skip
     assert lines[1][3] == "0.80"
     assert lines[3][-1] == "the same"
@@ -133,7 +136,7 @@ def test_the_table_has_two_lines_a_layer_and_ratios_over_cudnn():
     assert lines[6][-1] == "wrong: x"
     assert gpu_summary([row, same]) == (
         "2 layers: 0.89 times cuDNN in the geometric mean, 0.63 without extra memory; "
-        "slower on vgg16/24"
+        "2.00 back to back; slower on vgg16/24"
     )
     value = json.loads(json.dumps(gpu_value([row, bare], {}, {}, {})))
     assert value["geometric_mean_ratio"] == pytest.approx(1.6)
@@ -290,3 +293,30 @@ def test_without_a_record_the_libraries_still_run(session: Session, im2col: Libr
     )
     assert "no record" in row.figures[0].failure
     assert row.figures[1].turns and row.ratio(row.figures[1]) is None
+
+
+def test_back_to_back_a_long_kernel_takes_what_its_event_says(session: Session):
+    layer = replace(SMALL, height=40, width=40, channels=32, filters=32)
+    wanted = quest(layer, "direct", profile_of(session.device))
+    plan = generate_kernels(wanted.subject, SampleAndChange(wanted.space, 0).propose(1)[0])
+    workload = make_workload(wanted.subject, 1, {})
+    with SpanPlan(session, plan) as loaded:
+        loaded.fill_inputs(workload.inputs)
+        loaded.prepare()
+        by_event = median(loaded.span()[0] / 1e6 for _ in range(9))
+        replayed = median(Replay(session).times_ms(loaded, by_event, 5))
+    assert 0.5 < replayed / by_event < 1.5
+
+
+def test_where_the_host_is_never_ahead_there_are_no_times(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    def slow(self: SpanPlan, queue: Any) -> None:
+        time.sleep(0.05)
+
+    monkeypatch.setattr(SpanPlan, "enqueue_run", slow)
+    row = compare_layer(
+        SMALL, [a_record(session)], session, profile_of(session.device), None, QUICK
+    )
+    assert row.best is not None and not row.best.failure
+    assert len(row.best.times_ms) == 2 and row.best.back_to_back_ms == []
