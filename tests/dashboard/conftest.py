@@ -21,15 +21,13 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from tests.dashboard import screenshots
 from tests.dashboard.served import Served, begin_run, wait_for
 
 CHROMIUM = "/usr/bin/chromium"
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-SCREENSHOTS = Path(__file__).parents[2] / "docs" / "img" / "dashboard"
 #: Set it to write the screenshots of docs/dashboard.md.
 SCREENSHOTS_WANTED = os.environ.get("NESTMAP_SCREENSHOTS") == "1"
-#: Pixels of a long page that its screenshot has: images in a repository stay small.
-MOST_SHOWN = 1_500
 #: A page that is not there by then is not coming.
 TIMEOUT_MS = 60_000
 expect.set_options(timeout=TIMEOUT_MS)
@@ -243,28 +241,8 @@ def check_looks(browser: Browser, dashboard: Dashboard, path: str, name: str, re
             # What is being asked for anew is dimmed.
             expect(page.locator('[aria-busy="true"]')).to_have_count(0)
             if SCREENSHOTS_WANTED:
-                _screenshot(page, f"{name}-{scheme}-{width}.png", whole=width > 600)
+                screenshots.take(page, f"{name}-{scheme}-{width}.png", whole=width > 600)
             faults = serious_faults(page)
             assert not faults, (scheme, width, faults)
             assert overflow(page) <= 0, (scheme, width, overflow(page))
             assert not seen.unexpected, (scheme, width, seen.unexpected)
-
-
-def _screenshot(page: Page, name: str, *, whole: bool) -> None:
-    """Of the whole page, with the figures that are drawn once they come into view."""
-    if whole:
-        height = page.evaluate("() => document.documentElement.scrollHeight")
-        for place in range(0, height, 600):
-            page.evaluate(f"() => window.scrollTo(0, {place})")
-            page.wait_for_timeout(150)
-        page.evaluate("() => window.scrollTo(0, 0)")
-    page.wait_for_timeout(600)
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    if not whole:
-        page.screenshot(path=SCREENSHOTS / name)
-        return
-    size = page.evaluate(
-        "() => [document.documentElement.clientWidth, document.documentElement.scrollHeight]"
-    )
-    shown = {"x": 0, "y": 0, "width": size[0], "height": min(size[1], MOST_SHOWN)}
-    page.screenshot(path=SCREENSHOTS / name, full_page=True, clip=shown)  # pyright: ignore[reportArgumentType]

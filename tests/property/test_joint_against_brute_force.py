@@ -97,7 +97,7 @@ def test_counts_and_mappings_are_those_of_a_search_over_everything(space: Space)
     assert found.complete and len(listed) == len(set(listed)) and set(listed) == mappings
 
 
-@settings(max_examples=40, suppress_health_check=PATIENT)
+@settings(max_examples=20, suppress_health_check=PATIENT)
 @given(mixed(), st.integers(0, 9), st.sampled_from(Measure))
 def test_samples_are_valid_distinct_and_reach_every_assignment(
     space: Space, seed: int, measure: Measure

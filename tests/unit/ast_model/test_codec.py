@@ -152,11 +152,11 @@ def test_refused_trees(value: object, path: str, words: str) -> None:
 
 
 def test_large_trees() -> None:
-    leaves = [tree(id=number) for number in range(2, 1_000_002)]
+    leaves = [tree(id=number) for number in range(2, 200_002)]
     with pytest.raises(InputError, match="10000 maps"):
         nest_from_json({"tree": tree(nested=leaves)})
     with pytest.raises(InputError, match="too long"):
-        nest_from_json(json.dumps({"tree": tree(nested=leaves[:200_000])}))
+        nest_from_json(json.dumps({"tree": tree(nested=leaves)}))
     deep = '{"id":1,"nested":[' * 10_000
     with pytest.raises(InputError, match="512 levels"):
         nest_from_json('{"tree":' + deep)

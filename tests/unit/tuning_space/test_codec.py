@@ -120,7 +120,10 @@ def test_values_are_a_list_or_a_range(given_values: object, values: tuple[object
     assert parameter.values == values
     read_back = [parameter.value_of(number) for number in parameter.domain]
     assert set(read_back) == set(values)
-    assert [parameter.number_of(value) for value in read_back] == list(parameter.domain)
+    for number, value in list(zip(parameter.domain, read_back, strict=True))[
+        :: len(values) // 64 + 1
+    ]:
+        assert parameter.number_of(value) == number
     assert list(parameter.domain) == sorted(parameter.domain)
 
 
