@@ -111,6 +111,7 @@ class Filters(TypedDict, total=False):
     device: str | None
     layer: str | None
     program: str | None
+    candidate: str | None
     label: str | None
     mode: str | None
     outcome: str | None

@@ -93,3 +93,18 @@ def test_both_clients_have_the_same_methods_with_the_same_arguments():
         }
 
     assert surface(Client) == surface(AsyncClient)
+
+
+@pytest.mark.parametrize(
+    ("shape", "path"),
+    [
+        (calls.Filters, "/v1/measurements"),
+        (calls.Filters, "/v1/measurements/export"),
+        (calls.FrontFilters, "/v1/fronts"),
+        (calls.RunFilters, "/v1/runs"),
+    ],
+)
+def test_whatever_the_service_filters_by_a_client_can_ask_for(shape: type, path: str):
+    allowed = {parameter["name"] for parameter in OPENAPI["paths"][path]["get"]["parameters"]}
+    # Methods have these as arguments of their own.
+    assert set(get_type_hints(shape)) == allowed - {"cursor", "limit", "order", "format"}

@@ -18,6 +18,7 @@ import pytest
 from api.solver_pool import Answer, SolverProblem
 from mapper.measurement import Crash, Timed
 from nestmap import Client, ServiceError
+from nestmap.client.calls import Filters
 from tests.unit.api.conftest import Service
 from tests.unit.api.farm_data import measure, new_run, propose
 from tests.unit.client.conftest import QUICK, async_client
@@ -152,6 +153,27 @@ def test_what_was_measured_is_listed_exported_and_has_a_front(served: Served, cl
         assert caught.value.kind == "not-found"
         with pytest.raises(ServiceError):
             list(client.export("csv", layer="no/layer"))
+
+
+def test_both_clients_ask_for_one_candidate_alone(served: Served, client: Client):
+    service, url = served
+    with measured(service) as run:
+        wanted = next(iter(client.measurements(run=run)))
+        only: Filters = {"run": run, "candidate": wanted["candidate"]}
+
+        async def the_other() -> tuple[list[Any], Any, bytes]:
+            async with async_client(service, url) as other:
+                found = [one async for one in other.measurements(**only)]
+                pieces = [piece async for piece in other.export("csv", **only)]
+                return found, await other.front(**only), b"".join(pieces)
+
+        found, front, text = asyncio.run(the_other())
+        assert found == list(client.measurements(**only)) == [wanted]
+        assert [point["candidate"] for point in front["points"]] == [wanted["candidate"]]
+        assert front == client.front(**only)
+        assert b"".join(client.export("csv", **only)) == text
+        (row,) = csv.DictReader(io.StringIO(text.decode()))
+        assert row["candidate"] == wanted["candidate"]
 
 
 def test_events_go_on_behind_the_last_one_after_every_lost_connection(
