@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from api.dashboard import sign_in, static_files
+from api.dashboard import portraits, sign_in, static_files
 from api.dashboard.page_routes import PageRouter
 from api.dashboard.pages import candidate, compare, devices, layer, network, overview, run
 from api.routing import GuardedRouter
@@ -30,5 +30,6 @@ DATA: tuple[GuardedRouter, ...] = (static_files.routes, run.data)
 
 def install(app: FastAPI) -> None:
     """Add the pages to an application."""
+    portraits.install(app)
     for routes in (*PAGES, *DATA):
         app.include_router(routes.router)

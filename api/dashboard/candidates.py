@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.problems import ProblemError, not_found
+from api.problems import not_found
 from api.selections import programs_of
 from api.services import Services
-from api.solver_pool import SolverLimits, SolverProblem
-from api.solving import as_problem
 from db.farm.errors import AbsentError
 from db.farm.farm import Farm
 from db.farm.measurements import StudiedMeasurement
@@ -27,8 +25,7 @@ from mapper.profiles import profile_names
 #: Measurements of one candidate that its page lists, and candidates a prediction is fitted to.
 MOST_MEASUREMENTS = 50
 MOST_FITTED = 16
-#: So long a page waits for the solver; what is not there then is left out, with a word.
-PORTRAIT_S = 20.0
+#: So long a page waits for a prediction.
 PREDICTION_S = 40.0
 MOST_SOURCE_BYTES = 4 * 2**20
 
@@ -206,25 +203,6 @@ def _source(farm: Farm, source_hash: str) -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Portrait:
-    """What a solver child says of a candidate, or why it says nothing: one of the two is None."""
-
-    constraints: list[dict[str, Any]]
-    end: dict[str, Any] | None
-    problem: ProblemError | None
-
-
-async def portrait_of(services: Services, candidate: Candidate) -> Portrait:
-    """Loops, memory, plan and constraints, within :data:`PORTRAIT_S`; a page does without."""
-    request = {"kind": "portrait", **candidate.about(), "mapping": candidate.chosen}
-    try:
-        answer = await services.solving.ask(request, limits_of(services, PORTRAIT_S))
-    except SolverProblem as error:
-        return Portrait([], None, as_problem(error))
-    return Portrait(answer.items, answer.end, None)
-
-
 async def neighbours_of(services: Services, candidate: Candidate) -> list[dict[str, Any]]:
     """Other timed candidates of the study, as a prediction is fitted to them."""
     if candidate.meant is None:
@@ -257,8 +235,3 @@ def _neighbours(farm: Farm, candidate: Candidate) -> list[dict[str, Any]]:
         for measured in kept
         if isinstance(measured.outcome, Timed) and measured.outcome.time_ms > 0
     ]
-
-
-def limits_of(services: Services, seconds: float) -> SolverLimits:
-    """What a question of a page may use."""
-    return services.solving.limits(seconds)

@@ -10,13 +10,12 @@ from starlette.responses import RedirectResponse, Response
 from api.dashboard.candidates import (
     PREDICTION_S,
     Candidate,
-    limits_of,
     load_candidate,
     neighbours_of,
-    portrait_of,
 )
 from api.dashboard.forms import form_fields
 from api.dashboard.page_routes import PageRouter
+from api.dashboard.portraits import PortraitsOf
 from api.dashboard.rendering import render
 from api.dashboard.views.candidates import (
     candidate_view,
@@ -51,6 +50,7 @@ async def show_candidate(
     request: Request,
     candidate_id: CandidatePath,
     services: ServicesOf,
+    portraits: PortraitsOf,
     measurement: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
     predict: bool = False,
     run: Annotated[str, Query(max_length=64, pattern="^(run_[0-9a-z]{26})?$")] = "",
@@ -58,7 +58,7 @@ async def show_candidate(
     """The page. ``measurement`` chooses one of several, ``predict`` asks the cost model too,
     ``run`` is a re-measurement that was just asked for."""
     candidate = await load_candidate(services, candidate_id, measurement)
-    portrait = await portrait_of(services, candidate)
+    portrait = await portraits.of(services, candidate)
     view = candidate_view(candidate, portrait)
     source = candidate.source or (portrait.end or {}).get("source")
     # In the order in which kernels print their parameters, which a store does not keep.
@@ -117,7 +117,7 @@ async def _prediction(services: Services, candidate: Candidate) -> tuple[Any, st
         "measured": measured,
     }
     try:
-        answer = await services.solving.ask(question, limits_of(services, PREDICTION_S))
+        answer = await services.solving.ask(question, services.solving.limits(PREDICTION_S))
     except SolverProblem as error:
         return None, str(as_problem(error).detail)
     timed = candidate.timed

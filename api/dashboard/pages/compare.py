@@ -9,8 +9,9 @@ from typing import Annotated
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from api.dashboard.candidates import Candidate, load_candidate, portrait_of
+from api.dashboard.candidates import Candidate, load_candidate
 from api.dashboard.page_routes import PageRouter
+from api.dashboard.portraits import PortraitsOf
 from api.dashboard.rendering import render
 from api.dashboard.views.candidates import candidate_view, outcome_view
 from api.dashboard.views.comparisons import comparison
@@ -30,6 +31,7 @@ _ID = re.compile("[0-9a-f]{64}")
 async def compare(
     request: Request,
     services: ServicesOf,
+    portraits: PortraitsOf,
     c: Annotated[list[str], Query(default_factory=list, max_length=MOST_COMPARED + 2)],
 ) -> Response:
     """``c`` are ids of candidates; an empty one is a field of the form that was left empty."""
@@ -43,11 +45,11 @@ async def compare(
     offered = await services.database(_front_of, services.farm, candidates)
     if not candidates:
         return render(request, "compare.html", candidates=(), offered=offered, found=None)
-    portraits = [await portrait_of(services, candidate) for candidate in candidates]
-    views = [candidate_view(*pair) for pair in zip(candidates, portraits, strict=True)]
+    described = [await portraits.of(services, candidate) for candidate in candidates]
+    views = [candidate_view(*pair) for pair in zip(candidates, described, strict=True)]
     sources = [
         candidate.source or (portrait.end or {}).get("source")
-        for candidate, portrait in zip(candidates, portraits, strict=True)
+        for candidate, portrait in zip(candidates, described, strict=True)
     ]
     # difflib takes a while for long sources.
     found = await asyncio.to_thread(comparison, candidates, views, sources)

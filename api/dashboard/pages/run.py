@@ -9,7 +9,7 @@ from fastapi import Query, Request
 from starlette.responses import JSONResponse, Response
 
 from api.auth import Access
-from api.dashboard.candidates import PREDICTION_S, limits_of, load_candidate, neighbours_of
+from api.dashboard.candidates import PREDICTION_S, load_candidate, neighbours_of
 from api.dashboard.page_routes import PageRouter
 from api.dashboard.rendering import render
 from api.dashboard.views.budgets import fastest_within, parsed_size
@@ -213,7 +213,7 @@ async def get_roofline(run_id: RunPath, services: ServicesOf) -> Response:
     best = await load_candidate(services, front[0].candidate_id, front[0].measurement_id)
     measured = await neighbours_of(services, best)
     question = {"kind": "prediction", **best.about(), "mapping": best.chosen, "measured": measured}
-    answer = await services.solving.ask(question, limits_of(services, PREDICTION_S))
+    answer = await services.solving.ask(question, services.solving.limits(PREDICTION_S))
     units = compute_units_of(best.profile())
     found = roofs(answer.end["constants"], units)
     return JSONResponse(

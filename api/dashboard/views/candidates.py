@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from api.dashboard.candidates import Candidate, Portrait
+from api.dashboard.candidates import Candidate
+from api.dashboard.portraits import Portrait
 from api.dashboard.views.host_plans import HostPlanView, host_plan
 from api.dashboard.views.nest_trees import KernelTree, tree_of_candidate
 from api.dashboard.views.rules import RuleGroup, by_rule
