@@ -112,6 +112,7 @@ VARIANTS: dict[str, Variant] = {
             "tiled-reread",
             "tiled, operands read from local memory at each use (large kernels, long strides)",
         ),
+        _blocked("im2col", "windows copied to columns, then a tiled matrix product (GEMM)"),
         _blocked(
             "blocked",
             "accumulators in the registers of lone work-items, image padded, weights packed (CPUs)",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mapper.layer_spec import LayerSpec
+from mapper.rewrites.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class Blocking:
     work-items of a group share a chunk's channels out and add up in local memory. ``split``:
     work-groups share the channels out, and a second kernel adds up. ``packed``: a kernel that
     runs once lays the weights out in tiles. ``padded``: a first kernel writes the image with
-    its border. ``flat``: rows are one (a 1x1 kernel that does not skip or pad).
+    its border. ``flat``: rows are one (a 1x1 kernel that does not skip or pad). ``columns``: a
+    first kernel writes the window of each output as a column, and the rest is a matrix product.
     """
 
     layer: LayerSpec
@@ -35,6 +37,12 @@ class Blocking:
     packed: bool = False
     padded: bool = False
     flat: bool = False
+    columns: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes that it is computed with."""
+        return Shape(self.layer, self.flat, self.columns)
 
     @property
     def prefetches(self) -> bool:

@@ -16,6 +16,7 @@ from mapper.rewrites.rules import (
     Rewrite,
     SliceChannels,
     SplitChannels,
+    UnrollWindows,
     WeightsToLocal,
     WeightsToRegisters,
     rewritten,
@@ -36,6 +37,7 @@ CHAINS: dict[str, tuple[Rewrite, ...]] = {
     "tiled-slices-split": (*_TILED, SliceChannels(), SplitChannels()),
     "tiled-in-place": _TILED[1:],
     "tiled-reread": _TILED[:3],
+    "im2col": (UnrollWindows(), *_TILED),
     "blocked": (PackWeights(), PadImage()),
     "blocked-in-place": (PackWeights(),),
 }

@@ -64,6 +64,7 @@ def codes_of(
 
     width = values["v"]
     run("G0", "pack_group", "pack_block", "pack_channel", "pack_tap", "pack_filter")
+    run("G0", "column_group", "column_image", "column_channel", "column_row", "column_pixel")
     run("G0", "pad_group", "pad_image", "pad_channel", "pad_row", "pad_column")
     run("G0", "sum_n", "sum_gm", "sum_h", "sum_w")
     run("W2", "split")

@@ -51,7 +51,7 @@ from mapper.rewrites.parameters import (
     parameters_of,
     requirements_of,
 )
-from mapper.rewrites.shape import KW, C, M, Shape
+from mapper.rewrites.shape import KW, C, M
 
 THREADS = ("k", "mo", "y", "x", "mi")
 TILE = ("r", "p", "m", "v")
@@ -65,7 +65,7 @@ def program_of(blocking: Blocking) -> Program:
 class _Lowering:
     def __init__(self, blocking: Blocking) -> None:
         self.blocking = blocking
-        self.shape = Shape(blocking.layer, blocking.flat)
+        self.shape = blocking.shape
         self.build = Builder()
         self.epilogue = Epilogue(blocking.layer)
         # Work-items of a group, outermost first; without local tiles each works alone.
@@ -77,6 +77,8 @@ class _Lowering:
         kernels: list[Kernel] = []
         if blocking.packed:
             kernels.append(Kernel("packed", self.packed()))
+        if blocking.columns:
+            kernels.append(Kernel("columns", self.columns()))
         if blocking.padded:
             kernels.append(Kernel("padded", self.padded()))
         if blocking.split:
@@ -106,9 +108,24 @@ class _Lowering:
             plain.node,
         )
 
+    def columns(self) -> Node:
+        """[g][n][c][1][w]: for each output what its window holds, all taps of a channel together.
+
+        im2col, as "Auto-Generation of Specialized Direct Convolutions for Mobile GPUs"
+        (GPGPU'20), section 2, describes it: memory of the image once for each tap.
+        """
+        return self.build.nest(
+            ("column_group", "column_image", "column_channel", "column_row", "column_pixel"),
+            identity,
+            operands.columns(self.build, self.shape).node,
+        )
+
     def image(self) -> Labelled:
-        layer = self.shape.layer
-        plain = operands.image(self.build, self.shape)
+        layer = self.shape.computed
+        if self.blocking.columns:
+            plain = Labelled(self.build, Ref("columns"), ("g", "n", "c", "h", "w"))
+        else:
+            plain = operands.image(self.build, self.shape)
         return operands.bordered(
             self.shape, plain, RHO_Y * layer.stride_y, RHO_X * layer.stride_x + self.wide
         )

@@ -7,7 +7,7 @@ Inside a program the image is [group][image][channel][row][column], the weights 
 from __future__ import annotations
 
 from mapper.ast_model.builders import Builder, fill
-from mapper.ast_model.index_expr import ExprLike, as_expr, const
+from mapper.ast_model.index_expr import Expr, ExprLike, as_expr, const
 from mapper.ast_model.nodes import Input, Join, Node, Pad, Ref, Slide, Split
 from mapper.ast_model.types import FLOAT, array
 from mapper.programs.common import IMAGE, WEIGHTS
@@ -20,16 +20,26 @@ BIAS = "bias"
 def inputs_of(shape: Shape) -> tuple[Input, ...]:
     """The buffers that a caller provides (docs/layers.md)."""
     layer, n, g = shape.layer, shape.batch, shape.groups
+    c, kernel = _own_sizes(shape)
     # Rows that are joined for the computation are rows to the caller.
     rows: tuple[ExprLike, ...] = (layer.height, layer.width) if shape.flat else (H, W)
     if layer.layout == "NCHW":
-        image = array(FLOAT, n, g * C, *rows)
-        weights = array(FLOAT, g * M, C, KH, KW)
+        image = array(FLOAT, n, g * c, *rows)
+        weights = array(FLOAT, g * M, c, *kernel)
     else:
-        image = array(FLOAT, *((n,) if layer.batch > 1 else ()), *rows, g * C)
-        weights = array(FLOAT, g * M, KH, KW, C)
+        image = array(FLOAT, *((n,) if layer.batch > 1 else ()), *rows, g * c)
+        weights = array(FLOAT, g * M, *kernel, c)
     found = (Input(IMAGE, image), Input(WEIGHTS, weights))
     return (*found, Input(BIAS, array(FLOAT, g * M))) if layer.bias else found
+
+
+def _own_sizes(shape: Shape) -> tuple[Expr, tuple[Expr, Expr]]:
+    """Channels and kernel of the caller's buffers, which are not the program's with columns."""
+    if not shape.columns:
+        return C, (KH, KW)
+    layer = shape.layer
+    channels = layer.channels // layer.groups
+    return const(channels), (const(layer.kernel_height), const(layer.kernel_width))
 
 
 def image(build: Builder, shape: Shape) -> Labelled:
@@ -42,8 +52,8 @@ def image(build: Builder, shape: Shape) -> Labelled:
     else:
         node = build.layout_map(lambda _: Ref(IMAGE), fill(0.0, 1))
         found = Labelled(build, node, ("n", "h", "w", "gc"))
-    found = found.split("gc", C, "g", "c").order("g", "n", "c", "h", "w")
-    if shape.flat:
+    found = found.split("gc", _own_sizes(shape)[0], "g", "c").order("g", "n", "c", "h", "w")
+    if shape.flat and not shape.columns:
         found = found.at("h", lambda plane: Split(W, Join(plane)), ("h", "w"))
     return found
 
@@ -53,7 +63,7 @@ def bordered(shape: Shape, array: Labelled, rows: ExprLike, columns: ExprLike) -
 
     Exactly what the windows touch: what a stride leaves over at the far ends is cut off.
     """
-    layer = shape.layer
+    layer = shape.computed
     used_height = (shape.output_height - 1) * layer.stride_y + layer.window_height
     used_width = (shape.output_width - 1) * layer.stride_x + layer.window_width
     sizes = dict(shape.sizes)
@@ -68,6 +78,24 @@ def bordered(shape: Shape, array: Labelled, rows: ExprLike, columns: ExprLike) -
     )
 
 
+def columns(build: Builder, shape: Shape) -> Labelled:
+    """[g][n][c][h][w]: of each output, as pixels of one row, the window; channels of all taps."""
+    layer = shape.layer
+    plain = bordered(Shape(layer, flat=False), image(build, shape), 0, 0)
+    found = plain.at(
+        "h",
+        lambda plane: build.slide_2d(
+            (layer.window_height, layer.window_width), (layer.stride_y, layer.stride_x), plane
+        ),
+        ("oy", "ox", "kh", "kw"),
+    )
+    found = found.at("kh", lambda lines: _every(layer.dilation_y, lines), ("kh", "kw"))
+    found = found.at("kw", lambda line: _every(layer.dilation_x, line), ("kw",))
+    found = found.order("g", "n", "c", "kh", "kw", "oy", "ox")
+    found = found.merge("kh", "kw", "tap").merge("c", "tap", "c").merge("oy", "ox", "w")
+    return found.split("w", W, "h", "w")
+
+
 def weights(build: Builder, shape: Shape, tile: ExprLike) -> Labelled:
     """The weights as [g][block][c][tap][filter], filters in blocks of ``tile``."""
     if shape.layer.layout == "NCHW":
@@ -75,6 +103,9 @@ def weights(build: Builder, shape: Shape, tile: ExprLike) -> Labelled:
     else:
         found = Labelled(build, Ref(WEIGHTS), ("gm", "kh", "kw", "c"))
     found = found.merge("kh", "kw", "tap").split("gm", M, "g", "m").split("m", tile, "block", "f")
+    if shape.columns:
+        found = found.order("g", "block", "f", "c", "tap").merge("c", "tap", "c")
+        found = found.split("c", 1, "c", "tap")
     return found.order("g", "block", "c", "tap", "f")
 
 
@@ -104,7 +135,7 @@ def windows(
 
     ``more`` columns beyond these are there too, so that rows can be read in whole vectors.
     """
-    layer = shape.layer
+    layer = shape.computed
     rows, columns = (as_expr(size) for size in sizes)
     height = (rows - 1) * layer.stride_y + shape.window_height
     width = (columns - 1) * layer.stride_x + shape.window_width + more
@@ -121,11 +152,7 @@ def taps(shape: Shape, patch: Labelled, more: ExprLike) -> Labelled:
 
     The patch has ``more`` columns than are used.
     """
-    layer, build = shape.layer, patch.build
-
-    def every(step: int, line: Node) -> Node:
-        return line if step == 1 else Join(Slide(as_expr(1), as_expr(step), line, False))
-
+    layer, build = shape.computed, patch.build
     patch = patch.at("w", lambda row: Pad(const(0), -as_expr(more), 0.0, row), ("w",))
     found = patch.at(
         "h",
@@ -134,6 +161,11 @@ def taps(shape: Shape, patch: Labelled, more: ExprLike) -> Labelled:
         ),
         ("r", "p", "kh", "kw"),
     )
-    found = found.at("kh", lambda lines: every(layer.dilation_y, lines), ("kh", "kw"))
-    found = found.at("kw", lambda line: every(layer.dilation_x, line), ("kw",))
+    found = found.at("kh", lambda lines: _every(layer.dilation_y, lines), ("kh", "kw"))
+    found = found.at("kw", lambda line: _every(layer.dilation_x, line), ("kw",))
     return found.order("kh", "kw", "r", "p").merge("kh", "kw", "tap")
+
+
+def _every(step: int, line: Node) -> Node:
+    """Every so many elements, from the first."""
+    return line if step == 1 else Join(Slide(as_expr(1), as_expr(step), line, False))

@@ -6,7 +6,6 @@ from mapper.ast_model.index_expr import symbol
 from mapper.ast_model.nodes import Parameter, Relation, Requirement
 from mapper.programs.common import divisors
 from mapper.rewrites.blocking import Blocking
-from mapper.rewrites.shape import Shape
 
 # A work-group's tile: filters, rows and columns of the output; channels of a chunk.
 BM, TH, TW, BC = symbol("bm"), symbol("th"), symbol("tw"), symbol("bc")
@@ -45,7 +44,7 @@ def tile_sizes(length: int, most: int) -> tuple[int, ...]:
 
 def parameters_of(blocking: Blocking) -> tuple[Parameter, ...]:
     """The parameters of a blocking's program."""
-    shape = Shape(blocking.layer, blocking.flat)
+    shape = blocking.shape
     sizes = dict(shape.sizes)
     filters, channels = divisors(sizes["M"]), divisors(sizes["C"])
     rows = tile_sizes(shape.output_height, MAX_ROWS)
@@ -82,7 +81,7 @@ def parameters_of(blocking: Blocking) -> tuple[Parameter, ...]:
 
 def requirements_of(blocking: Blocking) -> tuple[Requirement, ...]:
     """What the parameters must satisfy beyond what the types demand."""
-    shape = Shape(blocking.layer, blocking.flat)
+    shape = blocking.shape
     found = [
         # Whole tiles, and none that holds nothing but filling.
         Requirement(TH, Relation.DIVIDES, RHO_Y + shape.output_height),

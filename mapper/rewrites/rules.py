@@ -82,6 +82,24 @@ class FlattenPixels:
 
 
 @dataclass(frozen=True, slots=True)
+class UnrollWindows:
+    """im2col: the window of each output copied to a column, so that a matrix product is left.
+
+    The columns take the memory of the image once for each tap, of what strides leave. It always
+    applies; behind :class:`FlattenPixels` the image is such a matrix, and nothing is copied.
+    """
+
+    name: str = "unroll-windows"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.columns)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        # Outputs are columns of one matrix, whichever row they are of.
+        return blocking if blocking.flat else replace(blocking, columns=True, flat=True)
+
+
+@dataclass(frozen=True, slots=True)
 class PackWeights:
     """Weights laid out in tiles by a kernel that runs once for a network.
 

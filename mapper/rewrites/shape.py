@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mapper.ast_model.index_expr import Expr, const, symbol
 from mapper.layer_spec import LayerSpec
@@ -10,15 +10,42 @@ from mapper.layer_spec import LayerSpec
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of one layer; channels and filters are those of one group."""
+    """Sizes of one layer; channels and filters are those of one group.
+
+    With ``columns`` the channels are those of all taps, and there is one tap (im2col).
+    """
 
     layer: LayerSpec
     flat: bool
+    columns: bool = False
+
+    @property
+    def computed(self) -> LayerSpec:
+        """The layer that the main kernel computes; edges are those of ``layer``."""
+        layer = self.layer
+        if not self.columns:
+            return layer
+        return replace(
+            layer,
+            channels=layer.channels * layer.kernel_height * layer.kernel_width,
+            height=layer.output_height,
+            width=layer.output_width,
+            kernel_height=1,
+            kernel_width=1,
+            stride_y=1,
+            stride_x=1,
+            dilation_y=1,
+            dilation_x=1,
+            pad_top=0,
+            pad_left=0,
+            pad_bottom=0,
+            pad_right=0,
+        )
 
     @property
     def sizes(self) -> tuple[tuple[str, int], ...]:
         """The named sizes of the program."""
-        layer = self.layer
+        layer = self.computed
         named = (
             ("N", layer.batch),
             ("G", layer.groups),
@@ -34,33 +61,33 @@ class Shape:
     @property
     def output_height(self) -> int:
         """Rows of the result as it is computed."""
-        return 1 if self.flat else self.layer.output_height
+        return 1 if self.flat else self.computed.output_height
 
     @property
     def output_width(self) -> int:
         """Columns of the result as it is computed."""
-        layer = self.layer
+        layer = self.computed
         return layer.output_height * layer.output_width if self.flat else layer.output_width
 
     @property
     def window_height(self) -> Expr:
         """Rows from the first to the last that a window touches."""
-        return (KH - 1) * self.layer.dilation_y + 1
+        return (KH - 1) * self.computed.dilation_y + 1
 
     @property
     def window_width(self) -> Expr:
         """Columns from the first to the last that a window touches."""
-        return (KW - 1) * self.layer.dilation_x + 1
+        return (KW - 1) * self.computed.dilation_x + 1
 
     @property
     def batch(self) -> Expr:
         """Images."""
-        return N if self.layer.batch > 1 else const(1)
+        return N if self.computed.batch > 1 else const(1)
 
     @property
     def groups(self) -> Expr:
         """Groups of channels and filters."""
-        return G if self.layer.groups > 1 else const(1)
+        return G if self.computed.groups > 1 else const(1)
 
 
 N, G, C, H, W = symbol("N"), symbol("G"), symbol("C"), symbol("H"), symbol("W")

@@ -26,7 +26,6 @@ from mapper.pipeline import Subject, assignment_to_json
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.catalogue import blocking_of
 from mapper.rewrites.families import Family, codes_of
-from mapper.rewrites.shape import Shape
 from mapper.schedule import PARALLEL_CODES, ScheduleCode
 from mapper.solver.space import Space, check
 from nestmap.kernel_bench.tile_cost import tile_cost
@@ -71,9 +70,8 @@ class BlockedProposals:
         known: Iterable[Assignment] = (),
         smallest_group: int = SMALLEST_GROUP,
     ) -> None:
-        self._layer = layer
         self._blocking: Blocking = blocking_of(layer, variant)
-        self._shape = Shape(layer, self._blocking.flat)
+        self._shape = self._blocking.shape
         self._maps = {nest.name: tuple(_below(nest.roots)) for nest in subject.nests}
         self._space = space
         self._profile = profile
@@ -216,7 +214,8 @@ class BlockedProposals:
         v["rho_y"] = -self._shape.output_height % v["th"]
         v["rho_x"] = -self._shape.output_width % v["tw"]
         if "pv" in v:
-            width = (v["tp"] - 1) * self._layer.stride_x + self._layer.window_width
+            computed = self._shape.computed
+            width = (v["tp"] - 1) * computed.stride_x + computed.window_width
             v["wide"] = -width % v["pv"]
         if any(v[name] not in self._domains[name] for name in self._domains):
             return None

@@ -52,7 +52,7 @@ class _Tile:
 
 def tile_cost(shape: Shape, profile: DeviceProfile, v: Mapping[str, int]) -> float:
     """Cycles of the device for a layer with these tuning parameters; only their order counts."""
-    layer = shape.layer
+    layer = shape.computed
     tile = _tile(shape, v)
     processors = max(1, profile.compute_units)
     warps = ceil(tile.work_items / _WARP)
@@ -76,7 +76,7 @@ def tile_cost(shape: Shape, profile: DeviceProfile, v: Mapping[str, int]) -> flo
 
 
 def _tile(shape: Shape, v: Mapping[str, int]) -> _Tile:
-    layer = shape.layer
+    layer = shape.computed
     taps = layer.kernel_height * layer.kernel_width
     sums = v["tr"] * v["tp"] * v["tm"]
     pixels = _window(v["tr"], layer.stride_y, layer.window_height) * (

@@ -46,6 +46,7 @@ VARIANTS: dict[str, frozenset[str]] = {
     "high-level": frozenset(),
     "tiled": frozenset(),
     "tiled-reread": frozenset(),
+    "im2col": frozenset(),
     "blocked": frozenset(),
 }
 SEED = 20

@@ -25,13 +25,14 @@ from mapper.rewrites.rules import (
     Rewrite,
     SliceChannels,
     SplitChannels,
+    UnrollWindows,
     WeightsToLocal,
     WeightsToRegisters,
 )
-from mapper.rewrites.shape import Shape
 
 REWRITES: tuple[Rewrite, ...] = (
     FlattenPixels(),
+    UnrollWindows(),
     PackWeights(),
     PadImage(),
     ImageToLocal(),
@@ -87,7 +88,7 @@ def chains(draw: st.DrawFn, layer: LayerSpec) -> Blocking:
 @st.composite
 def values_of(draw: st.DrawFn, blocking: Blocking) -> dict[str, int]:
     """Values of the tuning parameters that the program's types accept."""
-    shape = Shape(blocking.layer, blocking.flat)
+    shape = blocking.shape
     sizes = dict(shape.sizes)
 
     def divisor(number: int) -> int:
@@ -118,7 +119,7 @@ def values_of(draw: st.DrawFn, blocking: Blocking) -> dict[str, int]:
         "bc": draw(st.sampled_from(chunks)),
     }
     if blocking.image_in_registers:
-        layer = blocking.layer
+        layer = shape.computed
         patch = (tp - 1) * layer.stride_x + (sizes["kw"] - 1) * layer.dilation_x + 1
         vector = draw(st.sampled_from((1, 2, 4)))
         values |= {"pv": vector, "wide": -patch % vector}
