@@ -320,3 +320,15 @@ def test_where_the_host_is_never_ahead_there_are_no_times(
     )
     assert row.best is not None and not row.best.failure
     assert len(row.best.times_ms) == 2 and row.best.back_to_back_ms == []
+
+
+def test_times_that_noise_hides_are_no_times():
+    layer = named_layer("vgg16/24")
+    ours = Figure("nestmap", [0.5], back_to_back_ms=[-0.01, -0.02, 0.1])
+    row = Row(layer, ours, None, Figure("cuDNN", [0.8], back_to_back_ms=[0.8]))
+    assert ours.run_ms is None
+    value = gpu_value([row], {}, {}, {})
+    assert value["geometric_mean_ratio"] == pytest.approx(1.6)
+    assert value["geometric_mean_run_ratio"] is None
+    assert "run_ms" not in value["rows"][0]["best"]
+    assert gpu_rows([row])[0][4:6] == ["", ""]
