@@ -36,3 +36,25 @@ def test_scripts_and_templates_write_numbers_alike(page: Page, dashboard: Dashbo
         [formats.count(value) for value in COUNTS],
         [parsed_size(text) for text in TYPED],
     ]
+
+
+def test_a_logarithmic_axis_has_ticks_within_a_decade_and_no_more_than_there_is_room_for(
+    page: Page, dashboard: Dashboard
+):
+    page.goto(f"{dashboard.url}/sign-in")
+    found = page.evaluate(
+        """async (url) => {
+          const { ticks } = await import(url);
+          const axis = (least, most) => ({log: true, least, most, start: 0, end: 900});
+          return [ticks(axis(0.028, 0.155), 12, "time").map((tick) => Number(tick.toFixed(6))),
+                  ticks(axis(0.9, 110), 8, "time"), ticks(axis(0.9, 1e6), 8, "time"),
+                  ticks(axis(1000, 70000), 9, "bytes")];
+        }""",
+        asset_url("scales.js"),
+    )
+    assert found == [
+        [0.03, 0.04, 0.05, 0.07, 0.1, 0.15],
+        [1, 2, 5, 10, 20, 50, 100],
+        [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000],
+        [1024 * 2**power for power in range(7)],
+    ]

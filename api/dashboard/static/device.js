@@ -9,6 +9,18 @@ import { trimmed } from "./formats.js";
 const about = pageData("page-data");
 const ROW = 92;
 
+/**
+ * Ticks of one figure have as many decimals as each other: `22.0` beside `22.2`.
+ * @param {Reading} reading
+ */
+function tickText(reading) {
+  const values = reading.values.filter((value) => value !== null);
+  const span = Math.max(...values) - Math.min(...values);
+  const decimals = span > 0 ? Math.max(0, Math.ceil(-Math.log10(span / 2))) : 2;
+  return (/** @type {number} */ value) =>
+    span > 0 ? value.toFixed(decimals) : trimmed(value.toFixed(decimals));
+}
+
 /** @returns {object} a small figure for each reading, below one another, on one axis of time */
 function option() {
   const { axis, ink } = look();
@@ -26,9 +38,9 @@ function option() {
       type: "time", gridIndex: row, ...axis, splitLine: { show: false },
       axisLabel: { ...axis.axisLabel, show: row === last, hideOverlap: true },
     })),
-    yAxis: readings.map((_, row) => ({
+    yAxis: readings.map((one, row) => ({
       type: "value", gridIndex: row, ...axis, scale: true, splitNumber: 2,
-      axisLabel: { ...axis.axisLabel, hideOverlap: true },
+      axisLabel: { ...axis.axisLabel, hideOverlap: true, formatter: tickText(one) },
     })),
     axisPointer: { link: [{ xAxisIndex: "all" }] },
     tooltip: {

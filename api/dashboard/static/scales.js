@@ -51,6 +51,9 @@ export function withRoom(least, most, log) {
   return [Math.max(0, least - room), most + room];
 }
 
+/** Which multiples of ten's powers have ticks: as many as there is room for. */
+const DECADES = [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1, 3], [1]];
+
 /**
  * Values for ticks, at most about `most` of them, in the unit's own steps.
  * @param {Scale} scale
@@ -60,8 +63,8 @@ export function withRoom(least, most, log) {
  */
 export function ticks(scale, number, kind) {
   const ratio = scale.most / scale.least;
-  if (scale.log && kind === "bytes" && ratio >= 4) return powers(scale, number, 2, [1]);
-  if (scale.log && ratio >= 2.5) return powers(scale, number, 10, [1, 2, 5]);
+  if (scale.log && kind === "bytes" && ratio >= 4) return powers(scale, number, 2, [[1]]);
+  if (scale.log && ratio >= 2.5) return powers(scale, number, 10, DECADES);
   const unit = kind === "bytes" ? 1024 ** Math.floor(Math.log(Math.max(scale.most, 1)) / Math.log(1024)) : 1;
   const step = niceStep((scale.most - scale.least) / unit / Math.max(2, number)) * unit;
   const found = [];
@@ -75,9 +78,9 @@ export function ticks(scale, number, kind) {
  * @param {Scale} scale
  * @param {number} number
  * @param {number} base
- * @param {number[]} multiples
+ * @param {number[][]} steps multiples of a power that may have ticks, the most of them first
  */
-function powers(scale, number, base, multiples) {
+function powers(scale, number, base, steps) {
   const first = Math.floor(Math.log(scale.least) / Math.log(base));
   const last = Math.ceil(Math.log(scale.most) / Math.log(base));
   /** @type {(chosen: number[], every: number) => number[]} */
@@ -88,7 +91,7 @@ function powers(scale, number, base, multiples) {
     }
     return found.filter((value) => value >= scale.least && value <= scale.most);
   };
-  for (const chosen of multiples.length > 1 ? [multiples, [1, 3], [1]] : [multiples]) {
+  for (const chosen of steps) {
     const found = listed(chosen, 1);
     if (found.length <= number && found.length > 1) return found;
   }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from api.dashboard.formats import SPACE, large
+from api.dashboard.formats import SPACE, large, significant
 from api.dashboard.views.rules import rule_title
 from api.dashboard.views.scales import log_share
 from api.dashboard.views.schedules import Schedule, schedule
@@ -125,7 +125,7 @@ def _factor(before: int | None, after: int | None) -> str:
     if after == 0:
         return "none stays"
     if before < 10 * after:
-        return f"{100 * after / before:.3g}{SPACE}% stay"
+        return f"{significant(100 * after / before)}{SPACE}% stay"
     return f"one in {large(round(before / after) if before < 2**53 else before // after)}"
 
 

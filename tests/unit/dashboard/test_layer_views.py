@@ -64,7 +64,7 @@ def test_a_waterfall_says_what_each_rule_leaves_and_what_was_not_counted():
     ]
     rows = waterfall_rows(steps)
     assert [row.factor for row in rows] == [
-        "one in 1.00\u202f×\u202f10²⁰", "all stay", "50\u202f% stay", "none stays", "",
+        "one in 1.00\u202f×\u202f10²⁰", "all stay", "50.0\u202f% stay", "none stays", "",
     ]  # fmt: skip
     assert rows[0].share_before == 100 > rows[0].share_after == rows[1].share_before > 0
     assert rows[4].after is None and rows[3].share_after == 0
