@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -21,6 +23,12 @@ def test_the_overview_leads_to_the_run_its_front_and_its_device(page: Page, dash
     expect(
         card.locator(f'a[href="/candidates/{front["fastest"]["candidate"]}"]').first
     ).to_be_visible()
+    # Its table says the same, and so does its file.
+    card.get_by_text("As a table").click()
+    expect(card.locator("tbody tr")).to_have_count(len(front["points"]))
+    with page.expect_download() as started:
+        card.get_by_role("link", name="JSON").click()
+    assert json.loads(started.value.path().read_text())["points"] == front["points"]
     row = page.locator("section[aria-labelledby=ended] tbody tr").filter(
         has=page.locator(f'a[href="/runs/{dashboard.run_id}"]')
     )

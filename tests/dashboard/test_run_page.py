@@ -212,6 +212,12 @@ def test_curves_and_parallel_coordinates_are_drawn(page: Page, dashboard: Dashbo
         page.locator(selector).scroll_into_view_if_needed()
         expect(page.locator(f"{selector} canvas").first).to_be_visible()
     expect(page.locator("[data-parallel-note]")).to_contain_text("kernels")
+    with dashboard.client() as client:
+        steps = client.get(f"/v1/runs/{dashboard.run_id}/series").json()["hypervolume"]
+    page.locator("[data-volumes] summary").click()
+    listed = page.locator("[data-volumes] tbody tr")
+    expect(listed).to_have_count(len(steps))
+    expect(listed.last).to_contain_text("100.0")
 
 
 def test_the_roofline_has_roofs_and_rates(

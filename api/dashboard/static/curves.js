@@ -1,7 +1,7 @@
 // How a search got better: the best time and the hypervolume after each outcome, as Figure 5 of
 // "Mapping Parallelism in a Functional IR through Constraint Satisfaction" (CC'22) draws it.
 
-import { fetchJson } from "./app.js";
+import { element, fetchJson, showTimes } from "./app.js";
 import { colour, figure, look, savePng, tooltip } from "./charts.js";
 import { count, seconds, timeMs, trimmed } from "./formats.js";
 
@@ -10,6 +10,9 @@ import { count, seconds, timeMs, trimmed } from "./formats.js";
  * @typedef {{number: number, at: string, hypervolume: number}} Volume
  * @typedef {{improvements: Step[], hypervolume: Volume[]}} Series
  */
+
+/** Steps that the table of the hypervolume lists, the last ones of more. */
+const MOST_LISTED = 500;
 
 export class Curves {
   /**
@@ -54,6 +57,23 @@ export class Curves {
       }
     }
     this.draw();
+    this.list();
+  }
+
+  /** The hypervolume as a table; the server has written that of the best time. */
+  list() {
+    const place = document.querySelector("[data-volumes]");
+    const steps = this.series?.hypervolume ?? [];
+    const last = steps[steps.length - 1]?.hypervolume || 1;
+    if (!(place instanceof HTMLElement)) return;
+    place.hidden = steps.length === 0;
+    place.querySelector("summary")?.replaceChildren(`${count(steps.length)} steps of the hypervolume`);
+    place.querySelector("tbody")?.replaceChildren(...steps.slice(-MOST_LISTED).map((step) =>
+      element("tr", {},
+        element("td", { class: "number" }, count(step.number)),
+        element("td", { class: "number" }, `${(100 * step.hypervolume / last).toFixed(1)}\u202f%`),
+        element("td", { class: "nowrap" }, element("time", { datetime: step.at })))));
+    showTimes(place);
   }
 
   draw() {

@@ -4,6 +4,8 @@
 import { showTimes } from "./app.js";
 
 const EVERY_MS = 5_000;
+/** What is shown, as the server sent it: scripts have changed it since. */
+let lastSent = "";
 
 async function refresh() {
   const stale = document.querySelector("[data-stale]");
@@ -20,12 +22,15 @@ async function refresh() {
     if (!fresh || !shown) return;
     stale?.setAttribute("hidden", "");
     // What somebody reads, selects or has focused is left alone.
-    if (fresh.innerHTML === shown.getAttribute("data-was") || shown.contains(document.activeElement)) {
+    if (fresh.innerHTML === lastSent || shown.contains(document.activeElement)) {
       return;
     }
-    const asSent = fresh.innerHTML;
+    lastSent = fresh.innerHTML;
+    for (const opened of shown.querySelectorAll("details[data-run][open]")) {
+      const run = opened.getAttribute("data-run");
+      fresh.querySelector(`details[data-run="${run}"]`)?.setAttribute("open", "");
+    }
     shown.replaceChildren(...fresh.childNodes);
-    shown.setAttribute("data-was", asSent);
     showTimes(shown);
   } catch {
     stale?.removeAttribute("hidden");
