@@ -10,6 +10,7 @@ from typing import Any
 from api.problems import not_found
 from api.selections import programs_of
 from api.services import Services
+from api.solver_pool import Answer
 from db.farm.errors import AbsentError
 from db.farm.farm import Farm
 from db.farm.measurements import StudiedMeasurement
@@ -25,6 +26,8 @@ from mapper.profiles import profile_names
 #: Measurements of one candidate that its page lists, and candidates a prediction is fitted to.
 MOST_MEASUREMENTS = 50
 MOST_FITTED = 16
+#: A sample of so many times as many is taken first: the whole front is in it, which is small.
+_FITTED_OF = 8
 #: So long a page waits for a prediction.
 PREDICTION_S = 40.0
 MOST_SOURCE_BYTES = 4 * 2**20
@@ -203,35 +206,40 @@ def _source(farm: Farm, source_hash: str) -> str | None:
         return None
 
 
-async def neighbours_of(services: Services, candidate: Candidate) -> list[dict[str, Any]]:
-    """Other timed candidates of the study, as a prediction is fitted to them."""
-    if candidate.meant is None:
-        return []
-    return await services.database(_neighbours, services.farm, candidate)
+async def predicted(services: Services, candidate: Candidate) -> Answer:
+    """What the cost model expects of a candidate, its constants fitted to others of the study and
+    never to itself. SolverProblem, also after :data:`PREDICTION_S`."""
+    measured: list[dict[str, Any]] = []
+    if candidate.meant is not None:
+        study_id = candidate.meant.measurement.study_id
+        measured = await services.database(neighbours, services.farm, study_id, candidate.id)
+    question = {
+        "kind": "prediction",
+        **candidate.about(),
+        "mapping": candidate.chosen,
+        "measured": measured,
+    }
+    return await services.solving.ask(question, services.solving.limits(PREDICTION_S))
 
 
-def _neighbours(farm: Farm, candidate: Candidate) -> list[dict[str, Any]]:
-    assert candidate.meant is not None
-    selection = Selection(study_ids=frozenset({candidate.meant.measurement.study_id}), kind="timed")
-    timed = [
-        found.measurement
-        for found in farm.measurements.page(selection, limit=4 * MOST_FITTED)
-        if found.measurement.candidate_id != candidate.id
-    ]
-    # Evenly over the search: the first ones are random, the last ones all good.
-    kept = (
-        [timed[place * len(timed) // MOST_FITTED] for place in range(MOST_FITTED)]
-        if len(timed) > MOST_FITTED
-        else timed
+def neighbours(farm: Farm, study_id: int, candidate_id: str) -> list[dict[str, Any]]:
+    """Up to :data:`MOST_FITTED` other timed candidates of a study with their times, evenly over
+    the search: the first ones are random, the last ones all good."""
+    cloud = farm.overviews.cloud(
+        Selection(study_ids=frozenset({study_id})), most=_FITTED_OF * MOST_FITTED
     )
-    records = farm.catalogue.candidates(measured.candidate_id for measured in kept)
+    timed = [
+        point for point in cloud.points if point.candidate_id != candidate_id and point.time_ms > 0
+    ]
+    if len(timed) > MOST_FITTED:
+        timed = [timed[place * len(timed) // MOST_FITTED] for place in range(MOST_FITTED)]
+    records = farm.catalogue.candidates(point.candidate_id for point in timed)
     return [
         {
-            "mapping": records[measured.candidate_id].mapping,
-            "parameters": dict(records[measured.candidate_id].parameters),
-            "local_sizes": records[measured.candidate_id].local_sizes,
-            "time_ms": measured.outcome.time_ms,
+            "mapping": records[point.candidate_id].mapping,
+            "parameters": dict(records[point.candidate_id].parameters),
+            "local_sizes": records[point.candidate_id].local_sizes,
+            "time_ms": point.time_ms,
         }
-        for measured in kept
-        if isinstance(measured.outcome, Timed) and measured.outcome.time_ms > 0
+        for point in timed
     ]

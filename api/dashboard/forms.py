@@ -12,12 +12,12 @@ MAX_FORM_BYTES = 512 * 1024
 MAX_FIELDS = 200
 
 
-async def form_fields(request: Request) -> dict[str, str]:
+async def form_fields(request: Request, most_bytes: int = MAX_FORM_BYTES) -> dict[str, str]:
     """The first value of each field. ProblemError 413 for a form that is too long, 400 for one
     that cannot be read."""
     body = await request.body()
-    if len(body) > MAX_FORM_BYTES:
-        raise ProblemError("body-too-large", f"at most {MAX_FORM_BYTES} bytes are accepted")
+    if len(body) > most_bytes:
+        raise ProblemError("body-too-large", f"at most {most_bytes} bytes are accepted")
     try:
         fields = parse_qs(body.decode("utf-8"), max_num_fields=MAX_FIELDS)
     except ValueError:

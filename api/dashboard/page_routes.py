@@ -6,6 +6,7 @@ They stay out of the OpenAPI document: a page may change with its scripts, the A
 from __future__ import annotations
 
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,7 +24,6 @@ from api.solving import as_problem
 from mapper.errors import NestmapError, StoreError
 
 SIGN_IN = "/sign-in"
-_SEE_OTHER = 303
 
 
 class PageRoute(GuardedRoute):
@@ -54,11 +54,16 @@ class PageRoute(GuardedRoute):
         return readable
 
 
+def see_other(url: str) -> RedirectResponse:
+    """Where a browser goes on with GET, whatever it has sent."""
+    return RedirectResponse(url, HTTPStatus.SEE_OTHER)
+
+
 def refused(request: Request, error: ProblemError) -> Response:
     """The form to sign in for whoever has no session, else the page that says what is wrong."""
     if error.status_code == 401 and request.method == "GET":
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return RedirectResponse(f"{SIGN_IN}?{urlencode({'next': target})}", _SEE_OTHER)
+        return see_other(f"{SIGN_IN}?{urlencode({'next': target})}")
     return error_page(request, error)
 
 

@@ -7,13 +7,13 @@ taken from this origin alone, so that no other site signs somebody in as somebod
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import parse_qs
 
 from fastapi import Query, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from api.auth import COOKIE, MAX_TOKEN_CHARACTERS, Access, Role, from_this_site
-from api.dashboard.page_routes import SIGN_IN, PageRouter
+from api.dashboard.forms import form_fields
+from api.dashboard.page_routes import SIGN_IN, PageRouter, see_other
 from api.dashboard.rendering import render
 from api.problems import ProblemError
 from api.routes.session import LIFETIME_S
@@ -21,7 +21,6 @@ from api.services import Services, ServicesOf
 from db.farm.states import Scope
 
 _MAX_FORM_BYTES = 16 * 1024
-_SEE_OTHER = 303
 
 routes = PageRouter()
 
@@ -40,7 +39,7 @@ async def show_sign_in(
 async def sign_in(request: Request, services: ServicesOf) -> Response:
     """Set the cookie and go where the reader wanted to."""
     _require_this_site(request)
-    form = await _form(request)
+    form = await form_fields(request, _MAX_FORM_BYTES)
     target = local_path(form.get("next", "/"))
     try:
         token = await _token_of(request, services, form)
@@ -52,7 +51,7 @@ async def sign_in(request: Request, services: ServicesOf) -> Response:
             refusal=str(error.detail),
         )  # fmt: skip
         return page
-    response = RedirectResponse(target, _SEE_OTHER)
+    response = see_other(target)
     response.set_cookie(
         COOKIE, token, max_age=LIFETIME_S, path="/", secure=services.settings.secure_cookies,
         httponly=True, samesite="strict",
@@ -64,7 +63,7 @@ async def sign_in(request: Request, services: ServicesOf) -> Response:
 async def sign_out(request: Request, services: ServicesOf) -> Response:
     """Forget the cookie; the token stays valid for whoever has it."""
     _require_this_site(request)
-    response = RedirectResponse(SIGN_IN, _SEE_OTHER)
+    response = see_other(SIGN_IN)
     response.delete_cookie(
         COOKIE, path="/", secure=services.settings.secure_cookies, httponly=True,
         samesite="strict",
@@ -93,17 +92,6 @@ async def _token_of(request: Request, services: Services, form: dict[str, str]) 
     if principal.role is Role.DEVICE:
         raise ProblemError("forbidden", "the token is a device's; pages are for people's tokens")
     return token
-
-
-async def _form(request: Request) -> dict[str, str]:
-    body = await request.body()
-    if len(body) > _MAX_FORM_BYTES:
-        raise ProblemError("body-too-large", f"at most {_MAX_FORM_BYTES} bytes are accepted")
-    try:
-        fields = parse_qs(body.decode("utf-8"), max_num_fields=20)
-    except ValueError:
-        raise ProblemError("malformed-request", "the form cannot be read") from None
-    return {name: values[0] for name, values in fields.items()}
 
 
 def _require_this_site(request: Request) -> None:

@@ -5,16 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from api.dashboard.candidates import (
-    PREDICTION_S,
-    Candidate,
-    load_candidate,
-    neighbours_of,
-)
+from api.dashboard.candidates import Candidate, load_candidate, predicted
 from api.dashboard.forms import form_fields
-from api.dashboard.page_routes import PageRouter
+from api.dashboard.page_routes import PageRouter, see_other
 from api.dashboard.portraits import PortraitsOf
 from api.dashboard.rendering import render
 from api.dashboard.views.candidates import (
@@ -39,7 +34,6 @@ from mapper.profiles import profile_names
 
 routes = PageRouter()
 CandidatePath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
-_SEE_OTHER = 303
 _MOST_BOARDS = 100
 #: Before the runs of a study: somebody waits for one candidate.
 _PRIORITY = 10
@@ -109,15 +103,8 @@ def _measuring(boards: tuple[Board, ...], own: Board | None) -> list[Board]:
 
 
 async def _prediction(services: Services, candidate: Candidate) -> tuple[Any, str]:
-    measured = await neighbours_of(services, candidate)
-    question = {
-        "kind": "prediction",
-        **candidate.about(),
-        "mapping": candidate.chosen,
-        "measured": measured,
-    }
     try:
-        answer = await services.solving.ask(question, services.solving.limits(PREDICTION_S))
+        answer = await predicted(services, candidate)
     except SolverProblem as error:
         return None, str(as_problem(error).detail)
     timed = candidate.timed
@@ -139,7 +126,7 @@ async def measure_again(
     new = re_measurement(candidate, device, principal.id)
     made = await services.database(services.farm.runs.create, new)
     services.sweeper.ring_work()
-    return RedirectResponse(f"/candidates/{candidate_id}?run={made.value.id}", _SEE_OTHER)
+    return see_other(f"/candidates/{candidate_id}?run={made.value.id}")
 
 
 def re_measurement(candidate: Candidate, board_id: str, principal: str) -> NewRun:

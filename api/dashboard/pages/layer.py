@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from api.dashboard.forms import form_fields
-from api.dashboard.page_routes import PageRouter
+from api.dashboard.page_routes import PageRouter, see_other
 from api.dashboard.rendering import render
 from api.dashboard.subjects import (
     CHECK_S,
@@ -44,7 +44,6 @@ from mapper.schedule import ScheduleCode
 from mapper.variants import DEFAULT_VARIANT, VARIANTS
 
 routes = PageRouter()
-_SEE_OTHER = 303
 _PAGE = 20
 #: Seconds within which a script asks for the number of mappings under the list's choices.
 COUNT_S = 20
@@ -136,13 +135,13 @@ async def enter_layer(request: Request, services: ServicesOf) -> Response:
     if name:
         if not is_layer_name(name):
             raise not_found("layer", name)
-        return RedirectResponse(f"/layers/{name}", _SEE_OTHER)
+        return see_other(f"/layers/{name}")
     if form.get("program", "").strip():
         made = await create_program(ProgramPost(text=form["program"]), services)
     else:
         made = await create_layer(_layer_value(form), services)
     stored = made.headers["Location"].rpartition("/")[2]
-    return RedirectResponse(f"/layers/{stored}", _SEE_OTHER)
+    return see_other(f"/layers/{stored}")
 
 
 def _layer_value(form: dict[str, str]) -> dict[str, Any]:
@@ -200,7 +199,7 @@ async def _page(
     if query.add and query.name.strip() and query.value.strip():
         change = address.pinned if query.add == "pin" else address.forbidden
         changed = change(query.name.strip(), query.value.strip())
-        return RedirectResponse(changed.url(), _SEE_OTHER)
+        return see_other(changed.url())
     if shown.layer is not None and not address.variant:
         address = replace(address, variant=DEFAULT_VARIANT)
     try:
@@ -212,7 +211,7 @@ async def _page(
     if described.answer is not None and query.view == "check" and not address.chosen:
         start = await _start(services, address, about)
         if start is not None:
-            return RedirectResponse(start, _SEE_OTHER)
+            return see_other(start)
     if described.answer is not None:
         variables, description = described.answer.items, described.answer.end
         context = {
@@ -309,7 +308,7 @@ async def _check(
     kernels: list[dict[str, Any]],
 ) -> dict[str, Any]:
     document, missing = layers.checked_document(variables, address.chosen)
-    chosen = {**document.get("mapping", {})}
+    chosen = document.get("mapping", {})
     context: dict[str, Any] = {
         "choices": {c.name: c for c in layers.choices(variables, address.chosen)},
         "missing": missing,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ from fastapi import Query, Request
 from starlette.responses import JSONResponse, Response
 
 from api.auth import Access
-from api.dashboard.candidates import PREDICTION_S, load_candidate, neighbours_of
+from api.dashboard.candidates import load_candidate, predicted
 from api.dashboard.page_routes import PageRouter
 from api.dashboard.rendering import render
 from api.dashboard.views.budgets import fastest_within, parsed_size
@@ -110,7 +111,7 @@ def _look(farm: Farm, run_id: str) -> _RunPage:
         layer=layer,
         studies=studies,
         front=front,
-        details={row["id"]: row for row in _details(farm, run_id, shown)},
+        details={row["id"]: row for row in _details(farm, studies, shown)},
         failures=farm.overviews.failures(selection),
         improvements=improvements,
         references=references(farm, run, studies, front, first),
@@ -153,15 +154,20 @@ async def get_details(
     if len(wanted) > MOST_DETAILS:
         problem = Problem("/ids", "too many", str(len(wanted)), f"at most {MOST_DETAILS}")
         raise ProblemError("invalid-input", problem.message, [problem])
-    return JSONResponse(await services.database(_details, services.farm, run_id, wanted))
+
+    def look() -> list[dict[str, Any]]:
+        return _details(services.farm, services.farm.runs.studies(run_id), wanted)
+
+    return JSONResponse(await services.database(look))
 
 
-def _details(farm: Farm, run_id: str, ids: list[int]) -> list[dict[str, Any]]:
-    studies = {study.study_id: study for study in farm.runs.studies(run_id)}
+def _details(farm: Farm, studies: Sequence[OwnedStudy], ids: list[int]) -> list[dict[str, Any]]:
+    """Those of the measurements that belong to these studies, in the order of ``ids``."""
+    known = {study.study_id: study for study in studies}
     stored = farm.overviews.measurements(ids)
-    of_run = [stored[one] for one in ids if one in stored and stored[one].study_id in studies]
+    of_run = [stored[one] for one in ids if one in stored and stored[one].study_id in known]
     candidates = farm.catalogue.candidates(one.candidate_id for one in of_run)
-    return [detail(one, candidates[one.candidate_id], studies[one.study_id]) for one in of_run]
+    return [detail(one, candidates[one.candidate_id], known[one.study_id]) for one in of_run]
 
 
 @data.get(
@@ -172,7 +178,7 @@ async def get_axes(run_id: RunPath, services: ServicesOf) -> Response:
     """Of the front and an even sample of the others, a thousand in all."""
 
     def look() -> dict[str, Any]:
-        shown = _shown(services.farm, run_id, MOST_LINES)
+        shown = _points_with_candidates(services.farm, run_id, MOST_LINES)
         return axes([(point.measurement_id, candidate) for point, candidate in shown])
 
     return JSONResponse(await services.database(look))
@@ -192,7 +198,7 @@ async def get_matching(
     def look() -> list[int]:
         return [
             point.measurement_id
-            for point, candidate in _shown(services.farm, run_id, MOST_POINTS)
+            for point, candidate in _points_with_candidates(services.farm, run_id, MOST_POINTS)
             if all(one.holds(candidate) for one in conditions)
         ]
 
@@ -211,9 +217,7 @@ async def get_roofline(run_id: RunPath, services: ServicesOf) -> Response:
     if layer is None or not front:
         raise not_found("front of a layer in the run", run_id)
     best = await load_candidate(services, front[0].candidate_id, front[0].measurement_id)
-    measured = await neighbours_of(services, best)
-    question = {"kind": "prediction", **best.about(), "mapping": best.chosen, "measured": measured}
-    answer = await services.solving.ask(question, services.solving.limits(PREDICTION_S))
+    answer = await predicted(services, best)
     units = compute_units_of(best.profile())
     found = roofs(answer.end["constants"], units)
     return JSONResponse(
@@ -228,7 +232,9 @@ async def get_roofline(run_id: RunPath, services: ServicesOf) -> Response:
     )
 
 
-def _shown(farm: Farm, run_id: str, most: int) -> list[tuple[Point, CandidateRecord]]:
+def _points_with_candidates(
+    farm: Farm, run_id: str, most: int
+) -> list[tuple[Point, CandidateRecord]]:
     """Up to so many points of a run, each with its candidate."""
     points = farm.overviews.cloud(Selection(run_id=run_id), most=most).points
     ids = sorted({point.candidate_id for point in points})

@@ -6,7 +6,7 @@ import { element } from "./app.js";
 let library = null;
 
 /** ECharts, fetched when the first figure wants it: pages are there before. */
-export function echarts() {
+function echarts() {
   library ??= import("./vendor/echarts.esm.min.js");
   return library;
 }

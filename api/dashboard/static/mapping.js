@@ -2,6 +2,7 @@
 // close as a whole, figures and tables become files.
 
 import { announce, showTimes } from "./app.js";
+import { saveBlob } from "./charts.js";
 
 /** How often each part was asked for. @type {Map<string, number>} */
 const asked = new Map();
@@ -118,22 +119,10 @@ function installTrees() {
 }
 
 /**
- * @param {Blob} blob
- * @param {string} name
- */
-function save(blob, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
-
-/**
  * A table as CSV: what `data-value` says, else the text.
  * @param {HTMLTableElement} table
  */
-export function tableAsCsv(table) {
+function tableAsCsv(table) {
   return [...table.rows].map((row) => [...row.cells].map((cell) => {
     const text = (cell.dataset.value ?? cell.textContent ?? "").trim().replaceAll(/\s+/g, " ");
     return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -194,11 +183,11 @@ function installFiles() {
     const name = button.dataset.name ?? "nestmap";
     const table = document.getElementById(button.dataset.csv ?? "");
     if (table instanceof HTMLTableElement) {
-      save(new Blob([tableAsCsv(table)], { type: "text/csv" }), `${name}.csv`);
+      saveBlob(`${name}.csv`, new Blob([tableAsCsv(table)], { type: "text/csv" }));
     }
     const figure = document.getElementById(button.dataset.png ?? "");
     const blob = figure ? await figureAsPng(figure) : null;
-    if (blob) save(blob, `${name}.png`);
+    if (blob) saveBlob(`${name}.png`, blob);
   });
 }
 

@@ -10,7 +10,7 @@ const PREFIXES = ["", "k", "M", "G", "T", "P"];
  * @param {number} value
  * @param {string} unit
  */
-export function rate(value, unit) {
+function rate(value, unit) {
   let power = 0;
   while (value >= 1000 && power < PREFIXES.length - 1) {
     value /= 1000;

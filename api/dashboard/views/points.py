@@ -13,7 +13,7 @@ from db.farm.run_records import OwnedStudy
 from db.records import CandidateRecord, StoredMeasurement
 from mapper.errors import InputError, Problem
 from mapper.measurement import Timed
-from mapper.schedule import ScheduleCode
+from mapper.schedule import ScheduleCode, code_name
 
 MOST_CONDITIONS = 50
 
@@ -37,15 +37,8 @@ def cloud_columns(cloud: Cloud, studies: Sequence[OwnedStudy]) -> dict[str, Any]
     }
 
 
-def code_name(code: int) -> str:
-    """A schedule code as restrictions write it: ``W0``, ``V4``, ``S``."""
-    known = ScheduleCode(code)
-    number = known.vector_width if known.dimension is None else known.dimension
-    return known.level.value + ("" if number is None else str(number))
-
-
 def detail(
-    stored: StoredMeasurement, candidate: CandidateRecord, study: OwnedStudy | None
+    stored: StoredMeasurement, candidate: CandidateRecord, study: OwnedStudy
 ) -> dict[str, Any]:
     """A row of the table, and what hovering shows. ``low_ms`` and ``high_ms`` hold the true
     median with ``coverage``; ``spread`` is the interquartile range over the median."""
@@ -53,8 +46,8 @@ def detail(
         "id": stored.id,
         "candidate": stored.candidate_id,
         "memory_bytes": stored.memory_bytes,
-        "variant": (study.variant or "program") if study else "",
-        "device": study.device.name if study else "",
+        "variant": study.variant or "program",
+        "device": study.device.name,
         "parameters": dict(candidate.parameters),
         "mapping": mapping_text(candidate.mapping),
         "local_sizes": spelled(candidate.local_sizes),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from api.dashboard.candidates import MOST_FITTED, neighbours
 from api.dashboard.pages.run import MOST_POINTS
 from api.dashboard.views.budgets import fastest_within
 from api.dashboard.views.devices import STALE_S, device_line
@@ -18,6 +19,7 @@ from api.dashboard.views.staircases import staircase
 from db.farm.farm import Farm
 from db.farm.fronts import StudiedPoint
 from db.farm.records import Board, BoardFacts
+from db.farm.run_records import DeviceState, OwnedStudy
 from db.farm.selection import Selection
 from db.farm.states import BoardState
 from db.records import CandidateRecord, StoredMeasurement
@@ -132,11 +134,32 @@ def test_a_row_has_interval_spread_and_clocks():
     outcome = Timed(trials, 1e-6, 10.0, {"devfreq.gpu.clock_hz": "850000000"})
     stored = StoredMeasurement(7, 1, "c", outcome, 64, "s", "v", NOW)
     record = CandidateRecord("p", {"theta": 4}, {"28": 20, "29": 1}, {"k": [8, 2]}, "s", 64, "v")
-    row = detail(stored, record, None)
+    study = OwnedStudy(1, "p", "direct", "strict", 0, DeviceState("board", {}))
+    row = detail(stored, record, study)
+    assert (row["variant"], row["device"]) == ("direct", "board")
     assert row["low_ms"] < row["time_ms"] == 1.01 < row["high_ms"]
     assert row["coverage"] >= 0.95 and row["trials"] == 21
     assert row["mapping"] == "28 W0"
     assert row["clocks"] == "devfreq.gpu 0.85\u202fGHz"
+
+
+def test_a_prediction_is_fitted_to_candidates_of_the_whole_search(tmp_path: Path):
+    store = tmp_path / "store.sqlite3"
+    run_id = write_run(store, 600)
+    with Farm.open(store) as farm:
+        study = farm.runs.studies(run_id)[0].study_id
+        points = farm.overviews.cloud(
+            Selection(study_ids=frozenset({study})), most=MOST_POINTS
+        ).points
+        own = points[0].candidate_id
+        fitted = neighbours(farm, study, own)
+        place = {found.time_ms: number for number, found in enumerate(points)}
+        places = sorted(place[one["time_ms"]] / len(points) for one in fitted)
+        assert len(fitted) == MOST_FITTED and places[0] > 0
+        # In each quarter of the search some, not the first ones alone.
+        assert {int(4 * at) for at in places} == {0, 1, 2, 3}
+        record = farm.store.candidate(own)
+        assert all(one["parameters"] != dict(record.parameters) for one in fitted)
 
 
 def test_roofs_are_those_of_all_units_together():
