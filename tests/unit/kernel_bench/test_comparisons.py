@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pytest
 from mapper.errors import DeviceError
 from mapper.layer_sets import named_layer
 from mapper.layer_spec import LayerSpec, Layout
-from mapper.pipeline import assignment_to_json, generate_kernels, subject_of_layer
+from mapper.pipeline import assignment_to_json, subject_of_layer
 from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench.bench_file import gpu_rows, gpu_summary, gpu_value
 from nestmap.kernel_bench.cpu import (
@@ -295,17 +295,20 @@ def test_without_a_record_the_libraries_still_run(session: Session, im2col: Libr
     assert row.figures[1].turns and row.ratio(row.figures[1]) is None
 
 
-def test_back_to_back_a_long_kernel_takes_what_its_event_says(session: Session):
-    layer = replace(SMALL, height=40, width=40, channels=32, filters=32)
-    wanted = quest(layer, "direct", profile_of(session.device))
-    plan = generate_kernels(wanted.subject, SampleAndChange(wanted.space, 0).propose(1)[0])
-    workload = make_workload(wanted.subject, 1, {})
-    with SpanPlan(session, plan) as loaded:
-        loaded.fill_inputs(workload.inputs)
-        loaded.prepare()
-        by_event = median(loaded.span()[0] / 1e6 for _ in range(9))
-        replayed = median(Replay(session).times_ms(loaded, by_event, 5))
-    assert 0.5 < replayed / by_event < 1.5
+def test_back_to_back_a_run_takes_what_further_runs_add(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    # The clock is given: other work on the machine would come into the times of a real one.
+    waits: list[int] = []
+
+    def after_blocker(self: Replay, plan: SpanPlan, runs: int) -> tuple[float, float]:
+        waits.append(runs)
+        return 1e-4 * runs, 0.01 + 2e-4 * runs
+
+    monkeypatch.setattr(Replay, "_after_blocker", after_blocker)
+    plan: Any = SimpleNamespace(launches_of_a_run=2)
+    assert Replay(session).times_ms(plan, 0.2, 3) == pytest.approx([0.2] * 3)
+    assert waits == [0, 10, 5] * 3
 
 
 def test_where_the_host_is_never_ahead_there_are_no_times(
