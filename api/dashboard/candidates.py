@@ -86,8 +86,12 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """What is computed, in a word or two."""
-        return self.layer_name or (self.run.label if self.run else "") or self.program.hash[:10]
+        """What is computed, in a word or two: a run's own label may speak of the run alone."""
+        subject = {} if self.run is None else self.run.request.get("subject", {})
+        document = subject.get("document")
+        named = document.get("name") if isinstance(document, Mapping) else None
+        label = "" if self.run is None else self.run.label
+        return self.layer_name or (str(named) if named else label) or self.program.hash[:10]
 
     @property
     def subject_path(self) -> str:
