@@ -80,6 +80,9 @@ audit: dev  ## known vulnerabilities of what is locked (needs PyPI), and its SBO
 	$(BIN)/cyclonedx-py requirements requirements-farm.lock -o build/sbom.json
 	$(BIN)/pip-audit --requirement requirements-farm.lock --require-hashes --disable-pip --strict
 
+scripts:  ## check the types of the dashboard's scripts (needs node and npm's registry)
+	npx --yes -p typescript@5 tsc -p tests/dashboard/tsconfig.json
+
 chaos: dev  ## ten minutes of a farm whose processes are killed, frozen and stopped at random
 	$(BIN)/python -m tests.chaos.campaign --seconds 600
 
