@@ -27,7 +27,11 @@ from mapper.constraint_rules.predicate import (
     term_of,
 )
 from mapper.constraint_rules.runs import map_id
-from mapper.schedule import DIMENSIONS, PARALLEL_CODES
+from mapper.schedule import DIMENSIONS, PARALLEL_CODES, ScheduleCode
+
+#: Of a copy whose maps do not run as one a work-item may load so many floats more ahead than its
+#: equal share.
+MORE_THAN_A_SHARE = 8
 
 
 def stages(kernel: LoopKernel) -> Iterator[tuple[tuple[Loop, ...], IntTerm]]:
@@ -83,8 +87,15 @@ def _elements(kernel: str, reduce: Loop, copies: list[tuple[Loop, ...]]) -> IntT
     ]
     for chain in copies:
         wanted.append(_shared_out_once(chain))
-        terms.append(select(all_of(*wanted), _share_of_a_work_item(kernel, chain), 0))
+        share = _share_of_a_work_item(kernel, chain)
+        more = select(_is_one_run(chain), 0, MORE_THAN_A_SHARE)
+        terms.append(select(all_of(*wanted), add(share, more), 0))
     return add(*terms)
+
+
+def _is_one_run(chain: tuple[Loop, ...]) -> Predicate:
+    """All maps but the first are fused."""
+    return all_of(*(has_code(map_id(loop), (ScheduleCode.FUSED,)) for loop in chain[1:]))
 
 
 def _shared_out_once(chain: tuple[Loop, ...]) -> Predicate:
@@ -99,11 +110,12 @@ def _shared_out_once(chain: tuple[Loop, ...]) -> Predicate:
 
 
 def _share_of_a_work_item(kernel: str, chain: tuple[Loop, ...]) -> IntTerm:
-    """Elements of a copy that is shared out evenly among the work-items of a group.
+    """The most elements of a copy that a work-item loads ahead.
 
-    So it is where all its maps run as one. Otherwise a work-item may keep a few more (which the
-    plan of a kernel counts): said exactly, codes, sizes and parameters would meet in one term,
-    and to draw mappings would take thirty times as long.
+    They are an equal share where all maps of the copy run as one over all work-items. Otherwise
+    they may be more, and the generator loads ahead only up to what is allowed here: said exactly,
+    codes, sizes and parameters would meet in one term, and to draw mappings would take thirty
+    times as long.
     """
     elements = multiply(*(term_of(loop.trip, {}) for loop in chain))
     size = multiply(*(LocalSizeVariable(kernel, dimension) for dimension in DIMENSIONS))

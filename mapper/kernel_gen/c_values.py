@@ -36,7 +36,7 @@ from mapper.kernel_gen.c_expr import (
 )
 from mapper.kernel_gen.identifiers import lane_name
 from mapper.kernel_gen.own_functions import Kind, OwnFunction
-from mapper.kernel_gen.scheduled import element_count, flat_index
+from mapper.kernel_gen.scheduled import flat_index
 from mapper.layer_spec import DType
 
 # Only widths whose memory layout is dense: a float3 takes the space of a float4.
@@ -53,8 +53,7 @@ def stored_as_half(buffer: Buffer) -> bool:
 class ValuePrinter:
     """Prints values; ``registers`` are private buffers that have become variables.
 
-    Those among them whose variables are whole vectors are in ``vectors``, with the width. No
-    pointer to a vector is made of the arrays in ``mixed``.
+    Those among them whose variables are whole vectors are in ``vectors``, with the width.
     Temporaries that a value needs are handed to ``emit`` as statements before it. ``functions``
     collects what the source has to define for them.
     """
@@ -62,7 +61,6 @@ class ValuePrinter:
     names: BufferNames
     registers: frozenset[str]
     vectors: Mapping[str, int]
-    mixed: frozenset[str]
     emit: Callable[[str], None]
     counter: int = field(default=0)
     # Loop variables of fused runs, as digits of the run's own counter.
@@ -194,10 +192,9 @@ class ValuePrinter:
 
     def vector_place(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> str | None:
         """The number of a whole vector in memory; None if it may be unaligned or torn."""
-        if buffer.name in self.mixed:
-            return None
-        if buffer.memory is Memory.PRIVATE and element_count(buffer) % width:
-            # A driver may lay the arrays of many work-items out one behind the other.
+        if buffer.memory is Memory.PRIVATE:
+            # PoCL 3.0-rc2 (LLVM 14) loses what was stored in a private array through a pointer to
+            # a vector, so that it is read and written by vload and vstore.
             return None
         base = self.lane_base(buffer, indices, width)
         if base is None or any(coefficient % width for _, coefficient in base.terms):

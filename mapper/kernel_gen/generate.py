@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.index_expr import Expr
@@ -142,7 +143,8 @@ def _schedule(kernel: LoopKernel, choices: Choices, *, refuse: bool) -> Schedule
     local_size = choices.local_sizes.get(kernel.name, (1, 1, 1))
     barriers = plan_barriers(kernel, choices.codes, local_size, refuse=refuse)
     scheduled = schedule(kernel, choices.codes, local_size, barriers)
-    body = with_prefetch(scheduled.body, lambda run: threads_of(scheduled, run))
+    group = prod(local_size)
+    body = with_prefetch(scheduled.body, lambda run: threads_of(scheduled, run), group)
     return replace(scheduled, body=body)
 
 

@@ -3,13 +3,16 @@
 A reduce with ``prefetch`` loads what its next iteration will copy to local memory into
 registers, while the work-items compute with what is there: the latency of global memory is
 hidden behind arithmetic. Values and their order stay as they are: only inputs, which no kernel
-writes, are read ahead. Copies that come behind other statements stay where they are.
+writes, are read ahead. Copies that come behind other statements stay where they are, and so
+does one of which a work-item would keep much more than its share of the group's: the limits on
+private memory do not count on it (:mod:`mapper.constraint_rules.prefetch_stages`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 from mapper.ast_model.index_expr import Expr, const, symbol, the_symbol
 from mapper.ast_model.loop_nest import (
@@ -23,6 +26,7 @@ from mapper.ast_model.loop_nest import (
     substitute_store,
 )
 from mapper.ast_model.types import Memory
+from mapper.constraint_rules.prefetch_stages import MORE_THAN_A_SHARE
 from mapper.kernel_gen.barriers import Barrier
 from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, trip_count
 from mapper.schedule import ScheduleCode
@@ -30,8 +34,13 @@ from mapper.schedule import ScheduleCode
 Threads = Callable[[Run], int]
 
 
-def with_prefetch(body: tuple[Scheduled, ...], threads: Threads) -> tuple[Scheduled, ...]:
-    """The body with every reduce that asks for it made to load ahead."""
+def with_prefetch(
+    body: tuple[Scheduled, ...], threads: Threads, group: int
+) -> tuple[Scheduled, ...]:
+    """The body with every reduce that asks for it made to load ahead.
+
+    ``threads`` are the work-items that share a run out, ``group`` all of a work-group.
+    """
     result: list[Scheduled] = []
     for statement in body:
         if not isinstance(statement, Run):
@@ -39,18 +48,21 @@ def with_prefetch(body: tuple[Scheduled, ...], threads: Threads) -> tuple[Schedu
             continue
         wanted = statement.code is None and statement.trip > 1 and statement.loops
         if wanted and statement.loops[0].prefetch is not None and statement.loops[0].prefetch != 0:
-            result += _ahead(statement, threads)
+            result += _ahead(statement, threads, group)
         else:
-            result.append(replace(statement, body=with_prefetch(statement.body, threads)))
+            inside = with_prefetch(statement.body, threads, group)
+            result.append(replace(statement, body=inside))
     return tuple(result)
 
 
-def _ahead(run: Run, threads: Threads) -> tuple[Scheduled, ...]:
+def _ahead(run: Run, threads: Threads, group: int) -> tuple[Scheduled, ...]:
     (loop,) = run.loops
     count = 0
     while count < len(run.body) and isinstance(run.body[count], Barrier | Run):
         statement = run.body[count]
-        if isinstance(statement, Run) and not _is_copy(statement):
+        if isinstance(statement, Run) and not (
+            _is_copy(statement) and _is_shared_evenly(statement, threads, group)
+        ):
             break
         count += 1
     copies = [s for s in run.body[:count] if isinstance(s, Run)]
@@ -97,6 +109,14 @@ def _is_copy(run: Run) -> bool:
     found = list(loads(store.value))
     from_inputs = bool(found) and all(load.buffer.role is Role.INPUT for load in found)
     return from_inputs and sum(not r.is_serial for r in runs) == 1
+
+
+def _is_shared_evenly(run: Run, threads: Threads, group: int) -> bool:
+    """Whether no work-item copies more than what the constraints reckon with."""
+    runs, _ = _chain(run)
+    own = prod(part.trip if part.is_serial else -(-part.trip // threads(part)) for part in runs)
+    share = -(-prod(part.trip for part in runs) // group)
+    return own <= share + (MORE_THAN_A_SHARE if len(runs) > 1 else 0)
 
 
 def _halves(run: Run, name: str, threads: Threads) -> tuple[Buffer, Run, Run]:

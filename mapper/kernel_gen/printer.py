@@ -41,7 +41,7 @@ from mapper.kernel_gen.scheduled import (
     threads_of,
     trip_count,
 )
-from mapper.kernel_gen.vector_lanes import arrays_of_mixed_vectors, into_vectors
+from mapper.kernel_gen.vector_lanes import into_vectors
 from mapper.schedule import Level
 
 _THREAD_IDS = {
@@ -78,7 +78,6 @@ def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedK
     loaded = _loaded_globals(kernel.body)
     arguments = _global_buffers(kernel, loaded)
     printer.statements(body)
-    printer.align_arrays()
     lines = (*_local_arrays(kernel, names, printer.values.aligned), *printer.lines)
     written = {b.name for b in kernel.global_intermediates} | {kernel.output.name}
     parameters = ",\n    ".join(
@@ -179,22 +178,13 @@ class _Printer:
         self.names = names
         self.trips = trips
         self.lines: list[str] = []
-        # Declarations of private arrays, by line.
-        self.arrays: list[tuple[int, Buffer]] = []
         self.depth = 1
         self.registers = registers
         self.vector_registers = _vector_registers(body, registers)
-        mixed = arrays_of_mixed_vectors(body)
-        self.values = ValuePrinter(names, registers, self.vector_registers, mixed, self.line)
+        self.values = ValuePrinter(names, registers, self.vector_registers, self.line)
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
-
-    def align_arrays(self) -> None:
-        """Align private arrays whose uses turned out to be whole vectors."""
-        for position, buffer in self.arrays:
-            rule = _alignment_rule(buffer, self.values.aligned)
-            self.lines[position] = self.lines[position].removesuffix(";") + rule + ";"
 
     def statements(self, body: tuple[Scheduled, ...]) -> None:
         position = 0
@@ -239,7 +229,6 @@ class _Printer:
         name = self.names.of(buffer)
         if buffer.name not in self.registers:
             suffix = f"[{element_count(buffer)}]" if buffer.dimensions else ""
-            self.arrays.append((len(self.lines), buffer))
             self.line(f"float {name}{suffix};")
             return
         dimensions = buffer.dimensions

@@ -159,7 +159,7 @@ __kernel void k_convolution(
             const int i_image = 0;
             const int i_tile_y = 0;
             const int i_tile_x = f_image;
-            float p_sum[6] __attribute__((aligned(8)));
+            float p_sum[6];
             { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 4 iterations, one each */
                 const int f_zero_mo = get_local_id(0);
                 const int i_zero_mo = 0;
@@ -170,7 +170,7 @@ __kernel void k_convolution(
                     const int i_zero_r = 0;
                     const int i_zero_p = f_zero_r;
                     const int i_zero_m = 0;
-                    ((__private float2 *)p_sum)[f_zero_r] = (float2)(0.0f);
+                    vstore2((float2)(0.0f), 0, p_sum + (f_zero_r*2));
                 }
             }
             for (int r_chunk = 0; r_chunk < (36/c_bc); ++r_chunk) { /* reduce */
@@ -214,9 +214,9 @@ __kernel void k_convolution(
                         p_columns_0_2 = l_columns[i_item_x*3 + i_item_y*6 + r_channel*6 + 2];
                         float2 p_packed_0_0;
                         p_packed_0_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + r_channel*2];
-                        ((__private float2 *)p_sum)[0] = fma(p_packed_0_0, (float2)(p_columns_0_0), ((__private float2 *)p_sum)[0]);
-                        ((__private float2 *)p_sum)[1] = fma(p_packed_0_0, (float2)(p_columns_0_1), ((__private float2 *)p_sum)[1]);
-                        ((__private float2 *)p_sum)[2] = fma(p_packed_0_0, (float2)(p_columns_0_2), ((__private float2 *)p_sum)[2]);
+                        vstore2(fma(p_packed_0_0, (float2)(p_columns_0_0), vload2(0, p_sum + 0)), 0, p_sum + (0));
+                        vstore2(fma(p_packed_0_0, (float2)(p_columns_0_1), vload2(0, p_sum + 2)), 0, p_sum + (2));
+                        vstore2(fma(p_packed_0_0, (float2)(p_columns_0_2), vload2(0, p_sum + 4)), 0, p_sum + (4));
                     }
                 }
             }

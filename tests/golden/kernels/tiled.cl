@@ -124,7 +124,7 @@ __kernel void k_convolution(
             const int i_image = 0;
             const int i_tile_y = 0;
             const int i_tile_x = f_image;
-            float p_sum[48] __attribute__((aligned(16)));
+            float p_sum[48];
             { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 2 iterations, one each */
                 const int f_zero_mo = get_local_id(0);
                 const int i_zero_mo = f_zero_mo;
@@ -135,7 +135,7 @@ __kernel void k_convolution(
                     const int i_zero_r = f_zero_r/2;
                     const int i_zero_p = f_zero_r%2;
                     const int i_zero_m = 0;
-                    ((__private float4 *)p_sum)[f_zero_r] = (float4)(0.0f);
+                    vstore4((float4)(0.0f), 0, p_sum + (f_zero_r*4));
                 }
             }
             for (int n_f_image_c = 0; n_f_image_c < 64; ++n_f_image_c) { /* map image_c, map image_y, map image_x: L0 */
@@ -164,11 +164,11 @@ __kernel void k_convolution(
                 const int i_item_x = 0;
                 const int i_item_mi = 0;
                 for (int r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
-                    float p_image[32] __attribute__((aligned(16)));
+                    float p_image[32];
                     for (int f_patch_y = 0; f_patch_y < 8; ++f_patch_y) { /* map patch_y, map patch_x: S */
                         const int i_patch_y = f_patch_y;
                         const int i_patch_x = 0;
-                        ((__private float4 *)p_image)[f_patch_y] = ((__local float4 *)l_image)[f_patch_y + r_channel*8];
+                        vstore4(((__local float4 *)l_image)[f_patch_y + r_channel*8], 0, p_image + (f_patch_y*4));
                     }
                     float4 p_packed_0_0, p_packed_1_0, p_packed_2_0, p_packed_3_0, p_packed_4_0, p_packed_5_0, p_packed_6_0, p_packed_7_0;
                     float4 p_packed_8_0;
@@ -184,47 +184,47 @@ __kernel void k_convolution(
                     for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const int i_r = f_r/2;
                         const int i_p = f_r%2;
-                        ((__private float4 *)p_sum)[f_r] = fma(p_packed_0_0, (float4)(p_image[i_p + i_r*4]), ((__private float4 *)p_sum)[f_r]);
+                        vstore4(fma(p_packed_0_0, (float4)(p_image[i_p + i_r*4]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
                     for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const int i_r = f_r/2;
                         const int i_p = f_r%2;
-                        ((__private float4 *)p_sum)[f_r] = fma(p_packed_1_0, (float4)(p_image[i_p + i_r*4 + 1]), ((__private float4 *)p_sum)[f_r]);
+                        vstore4(fma(p_packed_1_0, (float4)(p_image[i_p + i_r*4 + 1]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
                     for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const int i_r = f_r/2;
                         const int i_p = f_r%2;
-                        ((__private float4 *)p_sum)[f_r] = fma(p_packed_2_0, (float4)(p_image[i_p + i_r*4 + 2]), ((__private float4 *)p_sum)[f_r]);
+                        vstore4(fma(p_packed_2_0, (float4)(p_image[i_p + i_r*4 + 2]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
                     for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const int i_r = f_r/2;
                         const int i_p = f_r%2;
-                        ((__private float4 *)p_sum)[f_r] = fma(p_packed_3_0, (float4)(p_image[i_p + i_r*4 + 4]), ((__private float4 *)p_sum)[f_r]);
+                        vstore4(fma(p_packed_3_0, (float4)(p_image[i_p + i_r*4 + 4]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
                     for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const int i_r = f_r/2;
                         const int i_p = f_r%2;
-                        ((__private float4 *)p_sum)[f_r] = fma(p_packed_4_0, (float4)(p_image[i_p + i_r*4 + 5]), ((__private float4 *)p_sum)[f_r]);
+                        vstore4(fma(p_packed_4_0, (float4)(p_image[i_p + i_r*4 + 5]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
                     for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const int i_r = f_r/2;
                         const int i_p = f_r%2;
-                        ((__private float4 *)p_sum)[f_r] = fma(p_packed_5_0, (float4)(p_image[i_p + i_r*4 + 6]), ((__private float4 *)p_sum)[f_r]);
+                        vstore4(fma(p_packed_5_0, (float4)(p_image[i_p + i_r*4 + 6]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
                     for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const int i_r = f_r/2;
                         const int i_p = f_r%2;
-                        ((__private float4 *)p_sum)[f_r] = fma(p_packed_6_0, (float4)(p_image[i_p + i_r*4 + 8]), ((__private float4 *)p_sum)[f_r]);
+                        vstore4(fma(p_packed_6_0, (float4)(p_image[i_p + i_r*4 + 8]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
                     for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const int i_r = f_r/2;
                         const int i_p = f_r%2;
-                        ((__private float4 *)p_sum)[f_r] = fma(p_packed_7_0, (float4)(p_image[i_p + i_r*4 + 9]), ((__private float4 *)p_sum)[f_r]);
+                        vstore4(fma(p_packed_7_0, (float4)(p_image[i_p + i_r*4 + 9]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
                     for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const int i_r = f_r/2;
                         const int i_p = f_r%2;
-                        ((__private float4 *)p_sum)[f_r] = fma(p_packed_8_0, (float4)(p_image[i_p + i_r*4 + 10]), ((__private float4 *)p_sum)[f_r]);
+                        vstore4(fma(p_packed_8_0, (float4)(p_image[i_p + i_r*4 + 10]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
                 }
             }

@@ -140,11 +140,11 @@ __kernel void k_convolution(
                 const int i_item_x = 0;
                 const int i_item_mi = 0;
                 for (int r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
-                    float p_image[12] __attribute__((aligned(8)));
+                    float p_image[12];
                     for (int f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
                         const int i_patch_y = f_patch_y/2;
                         const int i_patch_x = f_patch_y%2;
-                        ((__private float2 *)p_image)[f_patch_y] = vload2(0, l_image + (i_item_x + i_item_y*4 + i_patch_x*2 + i_patch_y*4 + r_channel*24));
+                        vstore2(vload2(0, l_image + (i_item_x + i_item_y*4 + i_patch_x*2 + i_patch_y*4 + r_channel*24)), 0, p_image + (f_patch_y*2));
                     }
                     float p_weights_0_0_0, p_weights_1_0_0, p_weights_2_0_0, p_weights_3_0_0, p_weights_4_0_0, p_weights_5_0_0, p_weights_6_0_0, p_weights_7_0_0;
                     float p_weights_8_0_0;

@@ -209,11 +209,11 @@ __kernel void k_convolution(
                         const int i_item_x = f_item_mo%8;
                         const int i_item_mi = 0;
                         {
-                            float p_next_image2[20] __attribute__((aligned(8)));
+                            float p_next_image2[20];
                             for (int f_patch_y = 0; f_patch_y < 10; ++f_patch_y) { /* map patch_y, map patch_x: S */
                                 const int i_patch_y = f_patch_y/2;
                                 const int i_patch_x = f_patch_y%2;
-                                ((__private float2 *)p_next_image2)[f_patch_y] = vload2(0, l_next_image + (i_item_x + i_item_y*33 + i_patch_x*2 + i_patch_y*11));
+                                vstore2(vload2(0, l_next_image + (i_item_x + i_item_y*33 + i_patch_x*2 + i_patch_y*11)), 0, p_next_image2 + (f_patch_y*2));
                             }
                             float p_next_packed2_0_0_0, p_next_packed2_1_0_0, p_next_packed2_2_0_0, p_next_packed2_3_0_0, p_next_packed2_4_0_0, p_next_packed2_5_0_0, p_next_packed2_6_0_0, p_next_packed2_7_0_0;
                             float p_next_packed2_8_0_0;

@@ -142,7 +142,7 @@ __kernel void k_convolution(
             const int i_image = 0;
             const int i_tile_y = f_image/2;
             const int i_tile_x = f_image%2;
-            float p_sum[4] __attribute__((aligned(8)));
+            float p_sum[4];
             { /* map zero_k, map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 16 iterations, one each */
                 const int f_zero_k = get_local_id(0);
                 const int i_zero_k = f_zero_k/8;
@@ -154,7 +154,7 @@ __kernel void k_convolution(
                     const int i_zero_r = 0;
                     const int i_zero_p = f_zero_r;
                     const int i_zero_m = 0;
-                    ((__private float2 *)p_sum)[f_zero_r] = (float2)(0.0f);
+                    vstore2((float2)(0.0f), 0, p_sum + (f_zero_r*2));
                 }
             }
             for (int n_f_image_c = 0; n_f_image_c < 6; ++n_f_image_c) { /* map image_c, map image_y, map image_x: L0 */
@@ -191,11 +191,11 @@ __kernel void k_convolution(
                 const int i_item_x = f_item_k%2;
                 const int i_item_mi = 0;
                 for (int r_channel = 0; r_channel < (c_bc/c_ks); ++r_channel) { /* reduce */
-                    float p_image[12] __attribute__((aligned(8)));
+                    float p_image[12];
                     for (int f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
                         const int i_patch_y = f_patch_y/2;
                         const int i_patch_x = f_patch_y%2;
-                        ((__private float2 *)p_image)[f_patch_y] = ((__local float2 *)l_image)[i_item_k*24 + i_item_x + i_item_y*3 + i_patch_x + i_patch_y*3 + r_channel*12];
+                        vstore2(((__local float2 *)l_image)[i_item_k*24 + i_item_x + i_item_y*3 + i_patch_x + i_patch_y*3 + r_channel*12], 0, p_image + (f_patch_y*2));
                     }
                     float2 p_packed_0_0, p_packed_1_0, p_packed_2_0, p_packed_3_0, p_packed_4_0, p_packed_5_0, p_packed_6_0, p_packed_7_0;
                     float2 p_packed_8_0;
@@ -211,47 +211,47 @@ __kernel void k_convolution(
                     for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                         const int i_r = 0;
                         const int i_p = f_r;
-                        ((__private float2 *)p_sum)[f_r] = fma(p_packed_0_0, (float2)(p_image[f_r]), ((__private float2 *)p_sum)[f_r]);
+                        vstore2(fma(p_packed_0_0, (float2)(p_image[f_r]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
                     for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                         const int i_r = 0;
                         const int i_p = f_r;
-                        ((__private float2 *)p_sum)[f_r] = fma(p_packed_1_0, (float2)(p_image[f_r + 1]), ((__private float2 *)p_sum)[f_r]);
+                        vstore2(fma(p_packed_1_0, (float2)(p_image[f_r + 1]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
                     for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                         const int i_r = 0;
                         const int i_p = f_r;
-                        ((__private float2 *)p_sum)[f_r] = fma(p_packed_2_0, (float2)(p_image[f_r + 2]), ((__private float2 *)p_sum)[f_r]);
+                        vstore2(fma(p_packed_2_0, (float2)(p_image[f_r + 2]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
                     for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                         const int i_r = 0;
                         const int i_p = f_r;
-                        ((__private float2 *)p_sum)[f_r] = fma(p_packed_3_0, (float2)(p_image[f_r + 4]), ((__private float2 *)p_sum)[f_r]);
+                        vstore2(fma(p_packed_3_0, (float2)(p_image[f_r + 4]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
                     for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                         const int i_r = 0;
                         const int i_p = f_r;
-                        ((__private float2 *)p_sum)[f_r] = fma(p_packed_4_0, (float2)(p_image[f_r + 5]), ((__private float2 *)p_sum)[f_r]);
+                        vstore2(fma(p_packed_4_0, (float2)(p_image[f_r + 5]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
                     for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                         const int i_r = 0;
                         const int i_p = f_r;
-                        ((__private float2 *)p_sum)[f_r] = fma(p_packed_5_0, (float2)(p_image[f_r + 6]), ((__private float2 *)p_sum)[f_r]);
+                        vstore2(fma(p_packed_5_0, (float2)(p_image[f_r + 6]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
                     for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                         const int i_r = 0;
                         const int i_p = f_r;
-                        ((__private float2 *)p_sum)[f_r] = fma(p_packed_6_0, (float2)(p_image[f_r + 8]), ((__private float2 *)p_sum)[f_r]);
+                        vstore2(fma(p_packed_6_0, (float2)(p_image[f_r + 8]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
                     for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                         const int i_r = 0;
                         const int i_p = f_r;
-                        ((__private float2 *)p_sum)[f_r] = fma(p_packed_7_0, (float2)(p_image[f_r + 9]), ((__private float2 *)p_sum)[f_r]);
+                        vstore2(fma(p_packed_7_0, (float2)(p_image[f_r + 9]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
                     for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                         const int i_r = 0;
                         const int i_p = f_r;
-                        ((__private float2 *)p_sum)[f_r] = fma(p_packed_8_0, (float2)(p_image[f_r + 10]), ((__private float2 *)p_sum)[f_r]);
+                        vstore2(fma(p_packed_8_0, (float2)(p_image[f_r + 10]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
                 }
             }
@@ -266,7 +266,7 @@ __kernel void k_convolution(
                     const int i_slice_r = 0;
                     const int i_slice_p = f_slice_r;
                     const int i_slice_m = 0;
-                    ((__local float2 *)l_sum)[i_slice_k*16 + i_slice_m*8 + i_slice_mi + i_slice_mo*4 + i_slice_p*8 + i_slice_r*16 + i_slice_x + i_slice_y*2] = ((__private float2 *)p_sum)[f_slice_r];
+                    ((__local float2 *)l_sum)[i_slice_k*16 + i_slice_m*8 + i_slice_mi + i_slice_mo*4 + i_slice_p*8 + i_slice_r*16 + i_slice_x + i_slice_y*2] = vload2(0, p_sum + (f_slice_r*2));
                 }
             }
             /* barrier: l_sum is written above and read below by other work-items */

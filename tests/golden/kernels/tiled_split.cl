@@ -130,7 +130,7 @@ __kernel void k_partial_sums(
                 const int i_image = 0;
                 const int i_tile_y = f_image/4;
                 const int i_tile_x = f_image%4;
-                float p_sum[4] __attribute__((aligned(8)));
+                float p_sum[4];
                 { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 8 iterations, one each */
                     const int f_zero_mo = get_local_id(0);
                     const int i_zero_mo = 0;
@@ -141,7 +141,7 @@ __kernel void k_partial_sums(
                         const int i_zero_r = 0;
                         const int i_zero_p = f_zero_r;
                         const int i_zero_m = 0;
-                        ((__private float2 *)p_sum)[f_zero_r] = (float2)(0.0f);
+                        vstore2((float2)(0.0f), 0, p_sum + (f_zero_r*2));
                     }
                 }
                 for (int n_f_image_y = 0; n_f_image_y < 3; ++n_f_image_y) { /* map image_y, map image_x: L0 */
@@ -176,11 +176,11 @@ __kernel void k_partial_sums(
                     const int i_item_x = 0;
                     const int i_item_mi = f_item_mo%2;
                     {
-                        float p_image[12] __attribute__((aligned(8)));
+                        float p_image[12];
                         for (int f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
                             const int i_patch_y = f_patch_y/2;
                             const int i_patch_x = f_patch_y%2;
-                            ((__private float2 *)p_image)[f_patch_y] = ((__local float2 *)l_image)[i_item_x + i_item_y*2 + i_patch_x + i_patch_y*2];
+                            vstore2(((__local float2 *)l_image)[i_item_x + i_item_y*2 + i_patch_x + i_patch_y*2], 0, p_image + (f_patch_y*2));
                         }
                         float2 p_packed_0_0, p_packed_1_0, p_packed_2_0, p_packed_3_0, p_packed_4_0, p_packed_5_0, p_packed_6_0, p_packed_7_0;
                         float2 p_packed_8_0;
@@ -196,47 +196,47 @@ __kernel void k_partial_sums(
                         for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const int i_r = 0;
                             const int i_p = f_r;
-                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_0_0, (float2)(p_image[f_r]), ((__private float2 *)p_sum)[f_r]);
+                            vstore2(fma(p_packed_0_0, (float2)(p_image[f_r]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
                         for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const int i_r = 0;
                             const int i_p = f_r;
-                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_1_0, (float2)(p_image[f_r + 1]), ((__private float2 *)p_sum)[f_r]);
+                            vstore2(fma(p_packed_1_0, (float2)(p_image[f_r + 1]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
                         for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const int i_r = 0;
                             const int i_p = f_r;
-                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_2_0, (float2)(p_image[f_r + 2]), ((__private float2 *)p_sum)[f_r]);
+                            vstore2(fma(p_packed_2_0, (float2)(p_image[f_r + 2]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
                         for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const int i_r = 0;
                             const int i_p = f_r;
-                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_3_0, (float2)(p_image[f_r + 4]), ((__private float2 *)p_sum)[f_r]);
+                            vstore2(fma(p_packed_3_0, (float2)(p_image[f_r + 4]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
                         for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const int i_r = 0;
                             const int i_p = f_r;
-                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_4_0, (float2)(p_image[f_r + 5]), ((__private float2 *)p_sum)[f_r]);
+                            vstore2(fma(p_packed_4_0, (float2)(p_image[f_r + 5]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
                         for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const int i_r = 0;
                             const int i_p = f_r;
-                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_5_0, (float2)(p_image[f_r + 6]), ((__private float2 *)p_sum)[f_r]);
+                            vstore2(fma(p_packed_5_0, (float2)(p_image[f_r + 6]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
                         for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const int i_r = 0;
                             const int i_p = f_r;
-                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_6_0, (float2)(p_image[f_r + 8]), ((__private float2 *)p_sum)[f_r]);
+                            vstore2(fma(p_packed_6_0, (float2)(p_image[f_r + 8]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
                         for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const int i_r = 0;
                             const int i_p = f_r;
-                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_7_0, (float2)(p_image[f_r + 9]), ((__private float2 *)p_sum)[f_r]);
+                            vstore2(fma(p_packed_7_0, (float2)(p_image[f_r + 9]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
                         for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const int i_r = 0;
                             const int i_p = f_r;
-                            ((__private float2 *)p_sum)[f_r] = fma(p_packed_8_0, (float2)(p_image[f_r + 10]), ((__private float2 *)p_sum)[f_r]);
+                            vstore2(fma(p_packed_8_0, (float2)(p_image[f_r + 10]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
                     }
                 }

@@ -73,9 +73,22 @@ def test_what_is_loaded_ahead_counts_as_private_memory(variant: str) -> None:
             if "_next" not in plan.source:
                 assert max(private) == launch.private_bytes
                 continue
-            # The model takes copies to be shared out evenly; a work-item may keep a few more.
-            assert max(private) <= launch.private_bytes <= max(private) + 64
+            # The model allows a work-item a few more than an equal share of a copy.
+            assert max(private) - 64 <= launch.private_bytes <= max(private)
             other = {v: 0 if str(v) == "pf" else n for v, n in chosen.items()}
             assert max(modelled(space, f"private-bytes/{kernel.name}/", other)) < max(private)
             ahead += 1
     assert ahead
+
+
+def test_no_work_item_loads_more_ahead_than_the_limits_reckon_with() -> None:
+    layer = named_layer("vgg16/24").scaled(spatial=16, channels=64, filters=64)
+    subject = subject_of_layer(layer, "tiled")
+    device = load_profile("h200")
+    space = derive_space(subject, Mode.STRICT, device, RuleOptions())
+    for chosen in sample(space, 40, seed=3):
+        plan = generate_kernels(subject, chosen)
+        for launch, kernel in zip(plan.launches, subject.nests, strict=True):
+            private = modelled(space, f"private-bytes/{kernel.name}/", chosen)
+            # Groups of two and three dimensions, whose copies are shared out over one.
+            assert launch.private_bytes <= max(private, default=0) <= device.private_bytes
