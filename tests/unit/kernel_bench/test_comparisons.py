@@ -19,6 +19,7 @@ from mapper.layer_sets import named_layer
 from mapper.layer_spec import LayerSpec, Layout
 from mapper.pipeline import assignment_to_json, subject_of_layer
 from mapper.tuning_records import TuningRecord
+from nestmap.kernel_bench import replay
 from nestmap.kernel_bench.bench_file import gpu_rows, gpu_summary, gpu_value
 from nestmap.kernel_bench.cpu import (
     BusyCores,
@@ -317,6 +318,7 @@ def test_where_the_host_is_never_ahead_there_are_no_times(
     def slow(self: SpanPlan, queue: Any) -> None:
         time.sleep(0.05)
 
+    monkeypatch.setattr(replay, "_MOST_LAUNCHES", 4)
     monkeypatch.setattr(SpanPlan, "enqueue_run", slow)
     row = compare_layer(
         SMALL, [a_record(session)], session, profile_of(session.device), None, QUICK

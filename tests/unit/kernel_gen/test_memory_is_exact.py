@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import pytest
 
 from mapper.constraint_rules.evaluation import evaluate_term
-from mapper.constraint_rules.predicate import Compare, Variable
+from mapper.constraint_rules.predicate import Compare, LocalSizeVariable, Variable
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.layer_sets import named_layer
-from mapper.pipeline import derive_space, generate_kernels, subject_of_layer
+from mapper.layer_spec import LayerSpec
+from mapper.pipeline import assignment_from_json, derive_space, generate_kernels, subject_of_layer
 from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
 from mapper.solver.sampling import sample
 from mapper.solver.space import Space
 from nestmap.joint.printed_kernels import read_kernels
 from nestmap.kernel_bench.blocked_proposals import BlockedProposals
+from tests.conftest import GOLDEN_FOLDER
 
 
 def modelled(space: Space, prefix: str, chosen: Mapping[Variable, int]) -> list[int]:
@@ -82,13 +85,18 @@ def test_what_is_loaded_ahead_counts_as_private_memory(variant: str) -> None:
 
 
 def test_no_work_item_loads_more_ahead_than_the_limits_reckon_with() -> None:
-    layer = named_layer("vgg16/24").scaled(spatial=16, channels=64, filters=64)
-    subject = subject_of_layer(layer, "tiled")
-    device = load_profile("h200")
-    space = derive_space(subject, Mode.STRICT, device, RuleOptions())
-    for chosen in sample(space, 40, seed=3):
+    case = json.loads((GOLDEN_FOLDER / "kernels" / "mappings.json").read_text())["tiled_prefetch"]
+    subject = subject_of_layer(LayerSpec.from_json(case["layer"]), case["variant"])
+    space = derive_space(subject, Mode.STRICT, load_profile("pocl"), RuleOptions())
+    plain = assignment_from_json(space, case["choices"])
+    items = case["choices"]["local_sizes"]["convolution"][0]
+    assert items % 4 == 0
+    ahead: list[bool] = []
+    for sizes in ((items, 1, 1), (items // 4, 4, 1)):
+        # In groups of two dimensions a copy is shared out over one of them.
+        chosen = plain | {LocalSizeVariable("convolution", d): n for d, n in enumerate(sizes)}
         plan = generate_kernels(subject, chosen)
-        for launch, kernel in zip(plan.launches, subject.nests, strict=True):
-            private = modelled(space, f"private-bytes/{kernel.name}/", chosen)
-            # Groups of two and three dimensions, whose copies are shared out over one.
-            assert launch.private_bytes <= max(private, default=0) <= device.private_bytes
+        modelled_bytes = max(modelled(space, "private-bytes/convolution/", chosen))
+        assert plan.launches[-1].private_bytes <= modelled_bytes
+        ahead.append("_next" in plan.source)
+    assert ahead == [True, False]
