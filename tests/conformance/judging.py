@@ -50,7 +50,7 @@ VARIANTS: dict[str, frozenset[str]] = {
     "blocked": frozenset(),
 }
 SEED = 20
-MAPPINGS = 3
+MAPPINGS = 2
 _SOLVE_S = 60.0
 _RUN_S = 60.0
 _ONCE = Protocol(warmup=0, repetitions=1, max_repetitions=1, slow_after_ms=0.0, budget_ms=0.0)
