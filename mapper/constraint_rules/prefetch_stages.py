@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from mapper.ast_model.loop_nest import Declare, Loop, LoopKernel, Role, Statement, Store, loads
 from mapper.ast_model.nodes import Relation
 from mapper.ast_model.types import Memory
-from mapper.constraint_rules.owners import has_code
+from mapper.constraint_rules.owners import has_code, is_fused
 from mapper.constraint_rules.predicate import (
     IntTerm,
     LocalSizeVariable,
@@ -27,7 +27,7 @@ from mapper.constraint_rules.predicate import (
     term_of,
 )
 from mapper.constraint_rules.runs import map_id
-from mapper.schedule import DIMENSIONS, PARALLEL_CODES, ScheduleCode
+from mapper.schedule import DIMENSIONS, PARALLEL_CODES
 
 #: Of a copy whose maps do not run as one a work-item may load so many floats more ahead than its
 #: equal share.
@@ -95,7 +95,7 @@ def _elements(kernel: str, reduce: Loop, copies: list[tuple[Loop, ...]]) -> IntT
 
 def _is_one_run(chain: tuple[Loop, ...]) -> Predicate:
     """All maps but the first are fused."""
-    return all_of(*(has_code(map_id(loop), (ScheduleCode.FUSED,)) for loop in chain[1:]))
+    return all_of(*(is_fused(map_id(loop)) for loop in chain[1:]))
 
 
 def _shared_out_once(chain: tuple[Loop, ...]) -> Predicate:

@@ -113,16 +113,16 @@ class Row:
 
 def ratio(other: Figure | None, ours: Figure | None) -> float | None:
     """The other's median time over ours; None unless both have one."""
-    if other is None or ours is None or other.time_ms is None or ours.time_ms is None:
-        return None
-    return other.time_ms / ours.time_ms
+    return _quotient(other and other.time_ms, ours and ours.time_ms)
 
 
 def run_ratio(other: Figure | None, ours: Figure | None) -> float | None:
     """As :func:`ratio`, of runs back to back."""
-    if other is None or ours is None or other.run_ms is None or ours.run_ms is None:
-        return None
-    return other.run_ms / ours.run_ms
+    return _quotient(other and other.run_ms, ours and ours.run_ms)
+
+
+def _quotient(other: float | None, ours: float | None) -> float | None:
+    return None if other is None or ours is None else other / ours
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
