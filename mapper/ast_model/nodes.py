@@ -67,8 +67,9 @@ class Reduce:
 
     ``body`` sees ``accumulator`` and ``parameter`` and must update the accumulator
     element by element. ``unroll`` (0 or 1, may name a tuning parameter) asks the code
-    generator to unroll the loop, ``prefetch`` to load what an iteration copies to local
-    memory during the one before.
+    generator to unroll the loop. ``prefetch`` (0, 1 or 2, likewise) asks it to load what an
+    iteration copies to local memory during the one before, with 2 into two buffers in turns, so
+    that one barrier an iteration is enough.
     """
 
     accumulator: str

@@ -205,8 +205,8 @@ class _Checker(Findings):
                 found = self._made(ArrayType(result, source.length), path)
             case Reduce(accumulator, parameter, body, initial, argument, unroll, prefetch):
                 self._check_reduce(accumulator, parameter, path)
-                self._check_switch("unroll", unroll, path)
-                self._check_switch("prefetch", prefetch, path)
+                self._check_switch("unroll", unroll, path, (0, 1))
+                self._check_switch("prefetch", prefetch, path, (0, 1, 2))
                 source = self._array(self.infer(argument, env, f"{path}/argument"), path, "reduce")
                 start = self.infer(initial, env, f"{path}/initial")
                 element = None if source is None else source.element
@@ -469,11 +469,16 @@ class _Checker(Findings):
         if accumulator == parameter:
             self.fail(path, "accumulator and parameter have one name", parameter, "two names")
 
-    def _check_switch(self, name: str, value: Expr, path: str) -> None:
+    def _check_switch(self, name: str, value: Expr, path: str, allowed: tuple[int, ...]) -> None:
         if not self._known(value, path, name):
             return
         choices = {p.name: p.values for p in self.program.parameters}.get(str(value), ())
-        if value.constant not in (None, 0, 1) or not set(choices) <= {0, 1}:
+        if value.constant not in (None, *allowed) or not set(choices) <= set(allowed):
+            *first, last = map(str, allowed)
+            listed = ", ".join((*first, last))
             self.fail(
-                path, f"{name} is neither 0 nor 1", str(value), "0, 1, or a parameter in {0, 1}"
+                path,
+                f"{name} is not {', '.join(first)} or {last}",
+                str(value),
+                f"{listed}, or a parameter in {{{listed}}}",
             )

@@ -4,7 +4,8 @@
 5.2, lists the hardware constraints; "Mapping Parallelism in a Functional IR through
 Constraint Satisfaction" (CC'22), section 5.3, loses 62 % of its candidates to memory. Here
 they are part of the model. Local intermediates count once for every iteration of the local
-maps around them, global intermediates for every iteration of the parallel maps around them.
+maps around them, and twice where a reduce writes two of them in turns; global intermediates
+count for every iteration of the parallel maps around them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from mapper.constraint_rules.predicate import (
     select,
     term_of,
 )
-from mapper.constraint_rules.prefetch_stages import stages
+from mapper.constraint_rules.prefetch_stages import local_copies, stages
 from mapper.constraint_rules.rule import NESTMAP, Constraint, Provenance
 from mapper.constraint_rules.runs import map_id, owner_in, owns, run_trip
 from mapper.device_profile import DeviceProfile
@@ -130,6 +131,8 @@ def expanded_bytes(buffer: Buffer, loops: tuple[Loop, ...]) -> IntTerm:
         if loop.map_id is not None:
             owned = owner_in(loops, position, frozenset(int(c) for c in wanted))
             factors.append(select(owned, term_of(loop.trip, {}), 1))
+    if buffer.memory is Memory.LOCAL:
+        factors.append(local_copies(loops))
     return multiply(buffer.element_bytes, *factors)
 
 

@@ -1,7 +1,9 @@
-"""Registers that a reduce with ``prefetch`` loads ahead into: they are private memory too.
+"""What memory a reduce with ``prefetch`` takes: registers that it loads ahead into, second buffers.
 
 The generator (:mod:`mapper.kernel_gen.prefetch`) keeps in registers what one work-item copies
 to local memory for the next iteration. Which statements are such copies depends on the codes.
+With 2 all local buffers of the reduce's body are there twice
+(:mod:`mapper.kernel_gen.double_buffers`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from mapper.ast_model.nodes import Relation
 from mapper.ast_model.types import Memory
 from mapper.constraint_rules.owners import has_code, is_fused
 from mapper.constraint_rules.predicate import (
+    IntConst,
     IntTerm,
     LocalSizeVariable,
     Predicate,
@@ -32,6 +35,19 @@ from mapper.schedule import DIMENSIONS, PARALLEL_CODES
 #: Of a copy whose maps do not run as one a work-item may load so many floats more ahead than its
 #: equal share.
 MORE_THAN_A_SHARE = 8
+
+
+def local_copies(loops: tuple[Loop, ...]) -> IntTerm:
+    """How many copies of a local buffer declared under these loops its iterations use in turns."""
+    if not loops or loops[-1].prefetch is None or loops[-1].prefetch.constant in (0, 1):
+        return IntConst(1)
+    reduce = loops[-1]
+    assert reduce.prefetch is not None
+    doubled = all_of(
+        compare(Relation.EQ, term_of(reduce.prefetch, {}), 2),
+        compare(Relation.GT, term_of(reduce.trip, {}), 1),
+    )
+    return select(doubled, 2, 1)
 
 
 def stages(kernel: LoopKernel) -> Iterator[tuple[tuple[Loop, ...], IntTerm]]:

@@ -18,6 +18,7 @@ from mapper.ast_model.loop_nest import Buffer, Loop, LoopKernel
 from mapper.ast_model.nodes import MapId
 from mapper.ast_model.types import Memory
 from mapper.errors import InputError, Problem
+from mapper.kernel_gen.double_buffers import is_kept_apart
 from mapper.schedule import Level, ScheduleCode
 
 
@@ -192,13 +193,17 @@ def _owners(
 
 
 def _repeats(conflict: Conflict, codes: Mapping[MapId, ScheduleCode]) -> bool:
-    """Whether a serial loop of several iterations encloses both accesses."""
+    """Whether iterations of a serial loop around both accesses use the same memory."""
     code: ScheduleCode | None = None
-    for loop in conflict.first.loops[: conflict.common]:
+    around = conflict.first.loops[: conflict.scope]
+    is_local = conflict.buffer.memory is Memory.LOCAL
+    for position, loop in enumerate(conflict.first.loops[: conflict.common]):
         if loop.map_id is None:
             code = None
         elif codes[loop.map_id] is not ScheduleCode.FUSED:
             code = codes[loop.map_id]
         if (code is None or not code.is_parallel) and loop.trip != 1:
+            if is_local and is_kept_apart(around, position):
+                continue
             return True
     return False

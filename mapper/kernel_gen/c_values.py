@@ -183,12 +183,7 @@ class ValuePrinter:
         if not flat.names() & self.digits.keys():
             return flat
         whole = combine_digits(flat.substitute(self.digits))
-        divided = any(
-            isinstance(atom, Quotient | Remainder)
-            for monomial, _ in whole.terms
-            for atom in monomial
-        )
-        return flat if divided else whole
+        return flat if _divisions(whole) - _divisions(flat) else whole
 
     def vector_place(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> str | None:
         """The number of a whole vector in memory; None if it may be unaligned or torn."""
@@ -351,3 +346,9 @@ class ValuePrinter:
                 return f"{self.own(Kind.TO_HALF, width)}({operands[0]})"
             case Op.DOT | Op.SUM:
                 raise AssertionError("sums over lanes are LaneSum values")
+
+
+def _divisions(index: Expr) -> set[Quotient | Remainder]:
+    """The quotients and remainders among the terms of a sum."""
+    atoms = (atom for monomial, _ in index.terms for atom in monomial)
+    return {atom for atom in atoms if isinstance(atom, Quotient | Remainder)}

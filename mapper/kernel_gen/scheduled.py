@@ -3,7 +3,8 @@
 A :class:`Run` is one owner map together with the maps fused into it, or a sequential
 reduce. Buffers that would be shared between threads which each need their own copy are
 expanded: a local buffer by the local maps around it, a global intermediate by all parallel
-maps around it.
+maps around it. A reduce may have two of a local buffer
+(:mod:`mapper.kernel_gen.double_buffers`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mapper.ast_model.index_expr import Expr, Symbol, symbol, weighted_sum
+from mapper.ast_model.index_expr import Expr, Symbol, const, symbol, weighted_sum
 from mapper.ast_model.loop_nest import (
     Buffer,
     Constant,
@@ -30,6 +31,7 @@ from mapper.ast_model.nodes import MapId
 from mapper.ast_model.types import Memory
 from mapper.errors import InputError, Problem
 from mapper.kernel_gen.barriers import Barrier, BarrierPlan
+from mapper.kernel_gen.double_buffers import alternating, place
 from mapper.schedule import Level, ScheduleCode
 
 Codes = Mapping[MapId, ScheduleCode]
@@ -174,10 +176,11 @@ def _expansions(
                     if _multiplies(owner_code(loops, position, codes), buffer.memory)
                 ]
                 extra = tuple(symbol(loop.variable.name, loop.trip) for loop in around)
-                wider = replace(
-                    buffer,
-                    dimensions=(*(loop.trip for loop in around), *buffer.dimensions),
-                )
+                lengths = tuple(loop.trip for loop in around)
+                reduce = alternating(loops) if buffer.memory is Memory.LOCAL else None
+                if reduce is not None:
+                    extra, lengths = (*extra, place(reduce)), (*lengths, const(2))
+                wider = replace(buffer, dimensions=(*lengths, *buffer.dimensions))
                 found[buffer.name] = (wider, extra)
             case Store():
                 continue

@@ -16,7 +16,7 @@ V, PV, WIDE = symbol("v"), symbol("pv"), symbol("wide")
 # Slices of a chunk within a group, work-items that add up what one has of each slice, splits of
 # the channels over groups.
 KS, KA, SP = symbol("ks"), symbol("ka"), symbol("sp")
-# Whether the copies of the next chunk start early.
+# Whether the copies of the next chunk start early, with 2 into a second buffer.
 PF = symbol("pf")
 # Outputs that fill the last tiles up.
 RHO_Y, RHO_X = symbol("rho_y"), symbol("rho_x")
@@ -69,7 +69,7 @@ def parameters_of(blocking: Blocking) -> tuple[Parameter, ...]:
     if blocking.image_in_registers:
         found += [Parameter("pv", (1, 2, 4)), Parameter("wide", (0, 1, 2, 3))]
     if blocking.prefetches:
-        found.append(Parameter("pf", (0, 1)))
+        found.append(Parameter("pf", (0, 1, 2)))
     if blocking.sliced:
         slices = upto(channels, MAX_SLICES)
         found.append(Parameter("ks", tuple(v for v in slices if v > 1)))

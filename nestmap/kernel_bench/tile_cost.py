@@ -92,7 +92,8 @@ def _tile(shape: Shape, v: Mapping[str, int]) -> _Tile:
     copied = ceil(v["bc"] * image / items) if flat else v["bc"] * ceil(image / items)
     vectors = ceil(v["bc"] * taps * v["bm"] / v["v"] / items)
     held = (copied + v["v"] * vectors) if v.get("pf") else 0
-    local = v["bc"] * (image + taps * v["bm"]) + (sums * items if slices > 1 else 0)
+    buffers = 2 if v.get("pf") == 2 else 1
+    local = buffers * v["bc"] * (image + taps * v["bm"]) + (sums * items if slices > 1 else 0)
     filters = layer.filters // layer.groups // v["bm"]
     tiles = ceil(shape.output_height / v["th"]) * ceil(shape.output_width / v["tw"])
     return _Tile(

@@ -157,13 +157,22 @@ def _switch(growth: Growth) -> ExprLike:
     return tuned if tuned is not None else int(kind == "yes")
 
 
+def _prefetch(growth: Growth) -> ExprLike:
+    """Whether copies start an iteration early, and into how many buffers."""
+    fixed = growth.choose.pick((0, 1, 2, None))
+    if fixed is not None:
+        return fixed
+    tuned = growth.parameter((0, 1, 2))
+    return 0 if tuned is None else tuned
+
+
 def _scalar_sum(growth: Growth, node: Node, shape: Shape, scope: Scope, depth: int) -> Viewed:
     """The last dimension reduced into a scalar accumulator; it stays with length 1 or goes."""
     choose = growth.choose
     function, start = _update(growth)
     memory = choose.pick((None, Memory.PRIVATE, Memory.LOCAL, Memory.GLOBAL))
     zero: Node = Literal(start) if memory is None else To(memory, Literal(start))
-    unroll, prefetch = _switch(growth), _switch(growth)
+    unroll, prefetch = _switch(growth), _prefetch(growth)
     outer = shape.rank - 1
     staged = choose.chance(30) and growth.room(shape.rank)
     widths = _widths(shape.lengths[-1])
@@ -234,7 +243,7 @@ def _array_sum(growth: Growth, node: Node, shape: Shape, depth: int) -> Viewed:
         # Each work-item keeps its own elements only, where the maps of these dimensions allow it.
         accumulator = To(memory, initial, choose.pick(tuple(range(1, rank + 1))))
     summed = build.reduce(
-        update, accumulator, node, unroll=_switch(growth), prefetch=_switch(growth)
+        update, accumulator, node, unroll=_switch(growth), prefetch=_prefetch(growth)
     )
     result = inner.with_outer(_ONE)
     if memory is None:

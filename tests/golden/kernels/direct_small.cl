@@ -108,22 +108,22 @@ __kernel void k_convolution(
                                     {
                                         float p_image_cached_0_0_0_0_0, p_image_cached_0_0_0_0_1, p_image_cached_0_0_0_0_2, p_image_cached_0_0_0_0_3;
                                         const int inside_1 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_1 = g_image[(inside_1 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 104 : 0)];
+                                        const float loaded_1 = g_image[(inside_1 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 104 : 0)];
                                         p_image_cached_0_0_0_0_0 = (inside_1 ? loaded_1 : 0.0f);
                                         const int inside_2 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_2 = g_image[(inside_2 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 103 : 0)];
+                                        const float loaded_2 = g_image[(inside_2 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 103 : 0)];
                                         p_image_cached_0_0_0_0_1 = (inside_2 ? loaded_2 : 0.0f);
                                         const int inside_3 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_3 = g_image[(inside_3 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 102 : 0)];
+                                        const float loaded_3 = g_image[(inside_3 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 102 : 0)];
                                         p_image_cached_0_0_0_0_2 = (inside_3 ? loaded_3 : 0.0f);
                                         const int inside_4 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_4 = g_image[(inside_4 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 101 : 0)];
+                                        const float loaded_4 = g_image[(inside_4 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 101 : 0)];
                                         p_image_cached_0_0_0_0_3 = (inside_4 ? loaded_4 : 0.0f);
                                         float p_weights_cached_0_0_0_0, p_weights_cached_0_0_0_1, p_weights_cached_0_0_0_2, p_weights_cached_0_0_0_3;
-                                        p_weights_cached_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4];
-                                        p_weights_cached_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 1];
-                                        p_weights_cached_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 2];
-                                        p_weights_cached_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 3];
+                                        p_weights_cached_0_0_0_0 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4];
+                                        p_weights_cached_0_0_0_1 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 1];
+                                        p_weights_cached_0_0_0_2 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 2];
+                                        p_weights_cached_0_0_0_3 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 3];
                                         {
                                             float p_sum3;
                                             p_sum3 = 0.0f;
@@ -137,22 +137,22 @@ __kernel void k_convolution(
                                     {
                                         float p_image_cached_0_0_0_0_0, p_image_cached_0_0_0_0_1, p_image_cached_0_0_0_0_2, p_image_cached_0_0_0_0_3;
                                         const int inside_5 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_5 = g_image[(inside_5 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 8 : 0)];
+                                        const float loaded_5 = g_image[(inside_5 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 8 : 0)];
                                         p_image_cached_0_0_0_0_0 = (inside_5 ? loaded_5 : 0.0f);
                                         const int inside_6 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_6 = g_image[(inside_6 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 7 : 0)];
+                                        const float loaded_6 = g_image[(inside_6 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 7 : 0)];
                                         p_image_cached_0_0_0_0_1 = (inside_6 ? loaded_6 : 0.0f);
                                         const int inside_7 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_7 = g_image[(inside_7 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 6 : 0)];
+                                        const float loaded_7 = g_image[(inside_7 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 6 : 0)];
                                         p_image_cached_0_0_0_0_2 = (inside_7 ? loaded_7 : 0.0f);
                                         const int inside_8 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_8 = g_image[(inside_8 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 5 : 0)];
+                                        const float loaded_8 = g_image[(inside_8 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 5 : 0)];
                                         p_image_cached_0_0_0_0_3 = (inside_8 ? loaded_8 : 0.0f);
                                         float p_weights_cached_0_0_0_0, p_weights_cached_0_0_0_1, p_weights_cached_0_0_0_2, p_weights_cached_0_0_0_3;
-                                        p_weights_cached_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4];
-                                        p_weights_cached_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 1];
-                                        p_weights_cached_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 2];
-                                        p_weights_cached_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 3];
+                                        p_weights_cached_0_0_0_0 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4];
+                                        p_weights_cached_0_0_0_1 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 1];
+                                        p_weights_cached_0_0_0_2 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 2];
+                                        p_weights_cached_0_0_0_3 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 3];
                                         {
                                             float p_sum3;
                                             p_sum3 = 0.0f;
@@ -166,22 +166,22 @@ __kernel void k_convolution(
                                     {
                                         float p_image_cached_0_0_0_0_0, p_image_cached_0_0_0_0_1, p_image_cached_0_0_0_0_2, p_image_cached_0_0_0_0_3;
                                         const int inside_9 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_9 = g_image[(inside_9 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 104 : 0)];
+                                        const float loaded_9 = g_image[(inside_9 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 104 : 0)];
                                         p_image_cached_0_0_0_0_0 = (inside_9 ? loaded_9 : 0.0f);
                                         const int inside_10 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_10 = g_image[(inside_10 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 103 : 0)];
+                                        const float loaded_10 = g_image[(inside_10 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 103 : 0)];
                                         p_image_cached_0_0_0_0_1 = (inside_10 ? loaded_10 : 0.0f);
                                         const int inside_11 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_11 = g_image[(inside_11 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 102 : 0)];
+                                        const float loaded_11 = g_image[(inside_11 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 102 : 0)];
                                         p_image_cached_0_0_0_0_2 = (inside_11 ? loaded_11 : 0.0f);
                                         const int inside_12 = (i_109 + i_29*4 + i_52*2 - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_12 = g_image[(inside_12 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 101 : 0)];
+                                        const float loaded_12 = g_image[(inside_12 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 101 : 0)];
                                         p_image_cached_0_0_0_0_3 = (inside_12 ? loaded_12 : 0.0f);
                                         float p_weights_cached_0_0_0_0, p_weights_cached_0_0_0_1, p_weights_cached_0_0_0_2, p_weights_cached_0_0_0_3;
-                                        p_weights_cached_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 72];
-                                        p_weights_cached_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 73];
-                                        p_weights_cached_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 74];
-                                        p_weights_cached_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 75];
+                                        p_weights_cached_0_0_0_0 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 72];
+                                        p_weights_cached_0_0_0_1 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 73];
+                                        p_weights_cached_0_0_0_2 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 74];
+                                        p_weights_cached_0_0_0_3 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 75];
                                         {
                                             float p_sum3;
                                             p_sum3 = 0.0f;
@@ -195,22 +195,22 @@ __kernel void k_convolution(
                                     {
                                         float p_image_cached_0_0_0_0_0, p_image_cached_0_0_0_0_1, p_image_cached_0_0_0_0_2, p_image_cached_0_0_0_0_3;
                                         const int inside_13 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_13 = g_image[(inside_13 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 8 : 0)];
+                                        const float loaded_13 = g_image[(inside_13 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 8 : 0)];
                                         p_image_cached_0_0_0_0_0 = (inside_13 ? loaded_13 : 0.0f);
                                         const int inside_14 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_14 = g_image[(inside_14 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 7 : 0)];
+                                        const float loaded_14 = g_image[(inside_14 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 7 : 0)];
                                         p_image_cached_0_0_0_0_1 = (inside_14 ? loaded_14 : 0.0f);
                                         const int inside_15 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_15 = g_image[(inside_15 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 6 : 0)];
+                                        const float loaded_15 = g_image[(inside_15 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 6 : 0)];
                                         p_image_cached_0_0_0_0_2 = (inside_15 ? loaded_15 : 0.0f);
                                         const int inside_16 = (i_109 + i_29*4 + i_52*2 < 12) & (i_30*4 + i_53 + (r_step%3) - 1 >= 0) & (i_30*4 + i_53 + (r_step%3) - 1 < 12);
-                                        const float loaded_16 = g_image[(inside_16 ? i_109*96 + i_110*4 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 5 : 0)];
+                                        const float loaded_16 = g_image[(inside_16 ? f_109*96 + i_29*384 + i_30*32 + i_52*192 + i_53*8 + (r_step%3)*8 + (r_step/3)*4 - 5 : 0)];
                                         p_image_cached_0_0_0_0_3 = (inside_16 ? loaded_16 : 0.0f);
                                         float p_weights_cached_0_0_0_0, p_weights_cached_0_0_0_1, p_weights_cached_0_0_0_2, p_weights_cached_0_0_0_3;
-                                        p_weights_cached_0_0_0_0 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 72];
-                                        p_weights_cached_0_0_0_1 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 73];
-                                        p_weights_cached_0_0_0_2 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 74];
-                                        p_weights_cached_0_0_0_3 = g_weights[i_109*24 + i_110*4 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 75];
+                                        p_weights_cached_0_0_0_0 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 72];
+                                        p_weights_cached_0_0_0_1 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 73];
+                                        p_weights_cached_0_0_0_2 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 74];
+                                        p_weights_cached_0_0_0_3 = g_weights[f_109*24 + i_28*288 + i_51*144 + (r_step%3)*8 + (r_step/3)*4 + 75];
                                         {
                                             float p_sum3;
                                             p_sum3 = 0.0f;

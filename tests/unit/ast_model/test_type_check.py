@@ -105,7 +105,7 @@ def test_primitives(body: str, type_: str, obligations: list[str]) -> None:
         ("as_scalar(x)", "", "[float<w>]n"),
         ("reduce((s, a) => a, 0.0, m)", "/body", "another type"),
         ("reduce((s, s) => s, 0.0, x)", "", "one name"),
-        ("reduce[unroll=2]((s, a) => s, 0.0, x)", "", "neither 0 nor 1"),
+        ("reduce[unroll=2]((s, a) => s, 0.0, x)", "", "unroll is not 0 or 1"),
         ("map#1(a => add(a, a.0), v)", "/body/arguments/1", "a tuple"),
         (
             "map#1(t => add(t.0, t.1), zip(v, as_vector(6, join(m))))",

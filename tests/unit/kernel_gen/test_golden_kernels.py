@@ -44,6 +44,7 @@ def test_kernels_read_as_they_did(golden: Callable[[str, str], None], name: str)
     [
         ("tiled", ("float4", "l_image[", "barrier(CLK_LOCAL_MEM_FENCE)")),
         ("tiled_prefetch", ("p_next_image", "r_chunk_next", "loads for the next iteration")),
+        ("tiled_two_buffers", ("(r_chunk%2)*", "r_chunk_next", "barriers: 1\n")),
         ("tiled_split", ("k_partial_sums", "i_split", "r_part")),
         ("blocked_in_place_ragged", ("inside_1", "if (i_")),
         ("blocked_bias_relu", ("g_bias", "fmax(")),
