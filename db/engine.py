@@ -121,7 +121,8 @@ def _pool(url: URL, connections: int) -> dict[str, Any]:
     """A bounded pool."""
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         return {}  # one connection a thread would be one database a thread: SQLAlchemy knows
-    return {"pool_size": connections, "max_overflow": 0}
+    # The connection that was used last comes first: it is known to live, and knows the statements.
+    return {"pool_size": connections, "max_overflow": 0, "pool_use_lifo": True}
 
 
 def _find_dead_connections(engine: Engine) -> None:

@@ -41,6 +41,12 @@ class Transactions:
         with self._transaction(self._reader) as session:
             yield session
 
+    @property
+    def writes_at_once(self) -> bool:
+        """Whether :meth:`look` may also run a statement that does all of a quick write by itself,
+        and whose commit says in it that it need not wait for the disk."""
+        return self._postgresql
+
     @contextmanager
     def look(self) -> Iterator[Connection]:
         """As :meth:`read`, for statements on tables: a session costs more than a quick one."""
@@ -91,8 +97,13 @@ def insert_if_absent(session: Session, table: type[Base], row: Mapping[str, Any]
 
     A transaction that is about to insert the same key is waited for.
     """
+    return inserted_key(session, table, row) is not None
+
+
+def inserted_key(session: Session, table: type[Base], row: Mapping[str, Any]) -> Any:
+    """The same; the first column of the primary key if it was inserted, else None."""
     statement = _insertion(table, session.get_bind().dialect.name, tuple(row))
-    return session.execute(statement, row).first() is not None
+    return session.execute(statement, row).scalar()
 
 
 def insert_all_absent(

@@ -99,14 +99,17 @@ async def _claimed(
     """A claim within the time; None without one, when the board has gone, or at shutdown."""
     farm, loop = services.farm, asyncio.get_running_loop()
 
-    def look(note: bool) -> Claim | None:
+    def look(first: bool) -> Claim | None:
         # One visit to a thread for both: at a thousand boards the visits are what costs.
-        if note:
+        if first:
             farm.boards.seen(
                 device_id, agent_version=body.agent_version, facts=body.facts, health=body.health,
                 later=farm.presence,
             )  # fmt: skip
-        return farm.jobs.claim_for_board(device_id, lease_s=FIRST_LEASE_S, owner=body.agent_version)
+        # Who rings a bell has seen a job.
+        return farm.jobs.claim_for_board(
+            device_id, lease_s=FIRST_LEASE_S, owner=body.agent_version, told=not first
+        )
 
     deadline = loop.time() + wait_s
     gone = asyncio.create_task(_gone(request))
@@ -189,7 +192,8 @@ async def send_result(
         services.logger.debug("agent", job=job_id, log=body.agent_log[-2_000:])
     if finished.run is not None:
         services.bells.ring([finished.run.id])
-        services.sweeper.ring_work()
+        if not finished.run.state.ended:
+            services.sweeper.ring_work()
     return ResultAnswer(stored=finished.stored)
 
 

@@ -32,7 +32,6 @@ from api.schemas.measurements import (
 from api.selections import Filters
 from api.services import PrincipalOf, Services, ServicesOf
 from api.streaming import Stream, begun
-from db.farm.artifacts import CHUNK_BYTES
 from db.farm.fronts import StudiedPoint
 from db.farm.records import Artifact
 from db.farm.selection import Selection
@@ -236,18 +235,15 @@ async def get_artifact(
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Kernel sources, inputs and references. A device gets those of its own jobs."""
-    farm = services.farm
+    artifacts = services.farm.artifacts
 
-    def look() -> tuple[Artifact | None, Iterator[bytes], list[bytes]]:
-        # One visit to a thread for all that a kernel's source takes.
-        found, rest = farm.artifacts.find(artifact_hash), farm.artifacts.chunks(artifact_hash)
-        if found is not None and principal.role is Role.DEVICE:
-            own = farm.catalogue.artifact_is_for_board(artifact_hash, principal.device_id or "")
-            found = found if own else None
-        small = found is not None and found.size <= CHUNK_BYTES and if_none_match is None
-        return found, rest, list(rest) if small else []
+    def look() -> tuple[Artifact | None, bytes | None]:
+        if principal.role is not Role.DEVICE:
+            return artifacts.find(artifact_hash), None
+        # A kernel's source comes with the look whether it is the board's.
+        return artifacts.of_board(artifact_hash, principal.device_id or "") or (None, None)
 
-    found, rest, whole = await services.database(look)
+    found, whole = await services.database(look)
     if found is None:
         raise not_found("artifact", artifact_hash)
     unchanged = not_modified(artifact_hash, if_none_match)
@@ -259,10 +255,10 @@ async def get_artifact(
         "Content-Length": str(found.size),
         "Content-Disposition": f'attachment; filename="{artifact_hash}"',
     }
-    if whole:
+    if whole is not None:
         headers["Cache-Control"] = CONTENT_CACHING
-        return Response(whole[0], media_type="application/octet-stream", headers=headers)
-    pieces = await begun(_chunks(services, rest))
+        return Response(whole, media_type="application/octet-stream", headers=headers)
+    pieces = await begun(_chunks(services, artifacts.chunks(artifact_hash)))
     response = Stream(pieces, "application/octet-stream", headers)
     response.headers["Cache-Control"] = CONTENT_CACHING
     return response

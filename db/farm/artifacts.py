@@ -20,7 +20,7 @@ from db.farm.errors import absent
 from db.farm.records import Artifact
 from db.farm.rows import artifact_of
 from db.farm.run_records import ArtifactContent
-from db.farm.statements import ARTIFACT, CHUNK
+from db.farm.statements import ARTIFACT, ARTIFACT_OF_BOARD, CHUNK
 from db.farm.tables import ArtifactChunkRow, ArtifactRow
 from db.transactions import Transactions, insert_if_absent
 from mapper.errors import LimitError, Problem, StoreError
@@ -55,6 +55,22 @@ class Artifacts:
             row = connection.execute(ARTIFACT, {"name": name}).one_or_none()
         return None if row is None else artifact_of(cast("ArtifactRow", row))
 
+    def of_board(self, name: str, board_id: str) -> tuple[Artifact, bytes | None] | None:
+        """What is known of the bytes of this hash where a run that the board measures, perhaps as
+        a stand-in, refers to them; with the bytes, if they are no more than a chunk.
+
+        ``StoreError`` if these are damaged.
+        """
+        checked_hash("artifact", name)
+        asked = {"name": name, "board": checked_text("board_id", board_id), "most": CHUNK_BYTES}
+        with self._transactions.look() as connection:
+            row = connection.execute(ARTIFACT_OF_BOARD, asked).one_or_none()
+        if row is None:
+            return None
+        if row.data is not None and bytes_hash(row.data) != name:
+            raise _damaged(name)
+        return artifact_of(cast("ArtifactRow", row)), row.data
+
     def missing(self, names: Iterable[str]) -> frozenset[str]:
         """Those of these hashes (at most 1,000) that are not stored."""
         wanted = {checked_hash("artifact", name) for name in names}
@@ -86,9 +102,13 @@ class Artifacts:
             number += 1
             yield data
         if digest.hexdigest() != name:
-            raise StoreError(
-                Problem(f"artifacts/{name}", "the bytes are damaged", remedy="restore a backup")
-            )
+            raise _damaged(name)
+
+
+def _damaged(name: str) -> StoreError:
+    return StoreError(
+        Problem(f"artifacts/{name}", "the bytes are damaged", remedy="restore a backup")
+    )
 
 
 def check_content(content: ArtifactContent) -> str:
@@ -126,6 +146,8 @@ def put_artifact(session: Session, content: ArtifactContent, name: str, now: dat
 
 def missing_artifacts(session: Session, names: set[str]) -> set[str]:
     """Those that are not stored; the others cannot be pruned before the transaction's end."""
+    if not names:
+        return set()
     found = session.scalars(
         select(ArtifactRow.hash)
         .where(ArtifactRow.hash.in_(names))

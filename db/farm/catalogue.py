@@ -1,5 +1,4 @@
-"""What was stored by content, in lists: programs and layers, candidates by their ids, and to
-which boards an artifact belongs."""
+"""What was stored by content, in lists: programs and layers, and candidates by their ids."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ from collections.abc import Iterable
 from sqlalchemy import select
 
 from db.farm.checking import checked_hash, checked_integer, checked_limit, checked_text
-from db.farm.statements import ARTIFACT_OF_BOARD
 from db.records import CandidateRecord, StoredProgram, Study
 from db.store import stored_study
 from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
@@ -80,12 +78,3 @@ class Catalogue:
                 )
                 for row in session.scalars(rows)
             }
-
-    def artifact_is_for_board(self, name: str, board_id: str) -> bool:
-        """Whether a run that this board measures, perhaps as a stand-in, refers to the artifact."""
-        asked = {
-            "board": checked_text("board_id", board_id),
-            "name": checked_hash("artifact", name),
-        }
-        with self._transactions.look() as connection:
-            return connection.execute(ARTIFACT_OF_BOARD, asked).first() is not None

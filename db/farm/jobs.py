@@ -31,6 +31,8 @@ from db.farm.idempotency import Responder, once
 from db.farm.identifiers import JOB_PREFIX, new_identifier
 from db.farm.job_records import Attempt, Claim, Heartbeat, Job, Lease, NewJob, Swept
 from db.farm.leases import (
+    SEEN_AGAIN,
+    claim_at_once,
     clear_the_way,
     expire,
     held_job,
@@ -58,6 +60,7 @@ from db.farm.rows import attempt_of, job_of
 from db.farm.run_records import Accepted
 from db.farm.statements import (
     KEEP_LEASE,
+    KEEP_LEASE_AT_ONCE,
     LOCK_BOARD,
     SEEN_NOW,
     TAKE_FOR_BOARD,
@@ -79,8 +82,6 @@ MOST_PRIORITY = 100
 MOST_ATTEMPTS = 10
 #: Lapsed and spent jobs that one claim clears away before it takes its own.
 _CLEARED = 20
-#: A claim notes that the board has called, at most this often, as :mod:`db.farm.boards` does.
-_SEEN_AGAIN = timedelta(seconds=10)
 _WORK = frozenset({JobKind.PROPOSE, JobKind.SOLVE})
 
 
@@ -179,20 +180,30 @@ class Jobs:
             )
             return tuple(found.scalars())
 
-    def claim_for_board(self, board_id: str, *, lease_s: float, owner: str = "") -> Claim | None:
+    def claim_for_board(
+        self, board_id: str, *, lease_s: float, owner: str = "", told: bool = False
+    ) -> Claim | None:
         """Lease the board's first ``measure`` job for ``lease_s`` seconds, or else the first
         queued one of a run that the board stands in for.
 
         None if there is no job, the board is not active, or it holds a lease that has not run
-        out. ``owner`` (the agent's version, say) is kept with the attempt. ``AbsentError`` if
-        there is no such board.
+        out. ``owner`` (the agent's version, say) is kept with the attempt. ``told``: somebody
+        has said that there is a job, so that it is taken without a look before. ``AbsentError``
+        if there is no such board.
         """
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
+        shown = shown_text(owner)
+        if told and (claim := self._claim_at_once(board_id, shown, lease_s)) is not None:
+            return claim
         # Nearly every look finds nothing, or a job that is plainly next: one read says which.
         with self._transactions.look() as connection:
             outlook = outlook_of(connection, board_id, self._now())
         if outlook.nothing:
             return None
+        if outlook.own and not outlook.to_clear and not told:
+            claim = self._claim_at_once(board_id, shown, lease_s)
+            if claim is not None:
+                return claim
         # A claim that a crash of the database forgets is one whose lease has run out: the job is
         # given out again, and the token fences the board that had it.
         with self._transactions.write(durable=False) as session:
@@ -200,19 +211,26 @@ class Jobs:
             board = session.execute(LOCK_BOARD, {"board": board_id}).one_or_none()
             if board is None:
                 return None
-            if board.last_seen is None or now - board.last_seen >= _SEEN_AGAIN:
+            if board.last_seen is None or now - board.last_seen >= SEEN_AGAIN:
                 session.execute(SEEN_NOW, {"board": board_id, "seen": now})
             if board.state != BoardState.ACTIVE:
                 return None
             if outlook.to_clear:
                 clear_the_way(session, JobRow.board_id == board_id, now, _CLEARED)
-            taking = (TAKE_FOR_BOARD, {"board": board_id}, shown_text(owner), lease_s, now)
+            taking = (TAKE_FOR_BOARD, {"board": board_id}, shown, lease_s, now)
             claim = take(session, *taking)
             if claim is not None or not outlook.shared:
                 return claim
             # Nothing of its own: it stands in for other boards of its runs.
             clear_the_way(session, shared_with(board_id), now, _CLEARED)
             return take(session, *taking) if take_over(session, board_id, now) else None
+
+    def _claim_at_once(self, board_id: str, owner: str, lease_s: float) -> Claim | None:
+        """A claim in one statement, where the database has such; None if it found nothing."""
+        if not self._transactions.writes_at_once:
+            return None
+        with self._transactions.look() as connection:
+            return claim_at_once(connection, board_id, owner, lease_s, self._now())
 
     def claim_work(
         self,
@@ -293,19 +311,20 @@ class Jobs:
         """
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
         shown = shown_text(stage, 200)
+        until = self._now() + timedelta(seconds=lease_s)
+        beat = {
+            "job": lease.job_id, "number": lease.attempt, "until": until, "board": board_id,
+            "token_hash": secret_hash(lease.token), "new_stage": shown,
+        }  # fmt: skip
+        if self._transactions.writes_at_once:
+            with self._transactions.look() as connection:
+                kept = connection.execute(KEEP_LEASE_AT_ONCE, beat).one_or_none()
+            if kept is not None:
+                return Heartbeat(until, kept.run_state is not None and _is_ending(kept.run_state))
         # One that a crash of the database forgets ends a lease early, which loses no job.
         with self._transactions.write(durable=False) as session:
-            now = self._now()
-            until = now + timedelta(seconds=lease_s)
-            kept = session.execute(
-                KEEP_LEASE,
-                {
-                    "job": lease.job_id, "number": lease.attempt, "until": until,
-                    "token_hash": secret_hash(lease.token), "new_stage": shown,
-                },
-            ).one_or_none()  # fmt: skip
+            kept = session.execute(KEEP_LEASE, beat).one_or_none()
             if kept is not None:
-                _require_board(lease, kept.board_id, board_id)
                 return Heartbeat(until, kept.run_state is not None and _is_ending(kept.run_state))
             may_lease = _lock_board_of_lapsed(session, lease, board_id)
             job = lock_job(session, lease.job_id)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Connection, bindparam, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningUpdate
 
@@ -21,21 +22,49 @@ from db.farm.lifecycle import (
     end_job,
     fail_job,
     lock_job,
-    lock_run,
     lock_runs,
     settle,
 )
 from db.farm.rows import job_of
-from db.farm.statements import ATTEMPT, JOB_OWNERS, NEW_ATTEMPT, OUTLOOK, TAKE_OVER
+from db.farm.run_records import DeviceState
+from db.farm.statements import (
+    CLAIM_AT_ONCE,
+    NEW_ATTEMPT,
+    OUTLOOK,
+    TAKE_OVER,
+)
 from db.farm.states import AttemptEnd, EventKind, JobKind, JobState, RunState
-from db.farm.tables import BoardRow, JobRow, RunBoardRow, RunRow
+from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunBoardRow, RunRow
+from db.tables import DeviceRow, StudyRow
 from mapper.errors import Problem
 
 _FRESH = {"populate_existing": True, "synchronize_session": False}
 _LOCK_BOARD = (
     select(BoardRow).where(BoardRow.id == bindparam("board")).with_for_update(key_share=True)
 ).execution_options(populate_existing=True)
+#: A claim notes that the board has called, at most this often, as :mod:`db.farm.boards` does.
+SEEN_AGAIN = timedelta(seconds=10)
 _TAKEN_BACK = (AttemptEnd.DONE, AttemptEnd.FAILED)
+#: Made once, as they are asked for every result: the run of ``job``; and ``job`` itself with its
+#: attempt ``number`` and the device of its study.
+_LOCK_RUN_OF_JOB = (
+    select(RunRow)
+    .where(
+        RunRow.id == select(JobRow.run_id).where(JobRow.id == bindparam("job")).scalar_subquery()
+    )
+    .with_for_update(key_share=True, of=RunRow)
+).execution_options(populate_existing=True)
+_LOCK_HELD = (
+    select(JobRow, JobAttemptRow.claimed_at, JobAttemptRow.ending, DeviceRow.name, DeviceRow.facts)
+    .outerjoin(
+        JobAttemptRow,
+        (JobAttemptRow.job_id == JobRow.id) & (JobAttemptRow.attempt == bindparam("number")),
+    )
+    .outerjoin(StudyRow, StudyRow.id == JobRow.study_id)
+    .outerjoin(DeviceRow, DeviceRow.id == StudyRow.device_id)
+    .where(JobRow.id == bindparam("job"))
+    .with_for_update(key_share=True, of=JobRow)
+).execution_options(populate_existing=True)
 
 
 def lock_board(session: Session, board_id: str) -> BoardRow:
@@ -93,6 +122,33 @@ def take(
         NEW_ATTEMPT,
         {"job_id": row.id, "attempt": row.attempt, "owner": owner, "claimed_at": now, "reason": ""},
     )
+    return Claim(job_of(cast("JobRow", row)), Lease(row.id, row.attempt, token), lease_s)
+
+
+def claim_at_once(
+    connection: Connection, board_id: str, owner: str, lease_s: float, now: datetime
+) -> Claim | None:
+    """:func:`take` for a board with all that belongs to it, in one statement that is a transaction
+    of its own: for PostgreSQL.
+
+    None says that a claim step by step has to find out: there is no job, something stands in its
+    way, or the board got another lease in this very moment.
+    """
+    token = new_lease_token()
+    values = {
+        "board": board_id,
+        "owner": owner,
+        "now": now,
+        "seen_before": now - SEEN_AGAIN,
+        "until": now + timedelta(seconds=lease_s),
+        "token_hash": secret_hash(token),
+    }
+    try:
+        row = connection.execute(CLAIM_AT_ONCE, values).one_or_none()
+    except IntegrityError:
+        return None
+    if row is None:
+        return None
     return Claim(job_of(cast("JobRow", row)), Lease(row.id, row.attempt, token), lease_s)
 
 
@@ -191,13 +247,15 @@ def _retire(session: Session, job: JobRow, runs: dict[str, RunRow], now: datetim
 class Held:
     """A job with its newest attempt, as its holder ends it; all of it is locked.
 
-    ``repeat``: the attempt was ended by its own holder before.
+    ``repeat``: the attempt was ended by its own holder before. ``device`` has the name and the
+    facts of the device of the job's study, where it has one.
     """
 
     job: JobRow
     run: RunRow | None
     claimed_at: datetime
     repeat: bool
+    device: DeviceState | None
 
 
 def held_job(session: Session, lease: Lease, board_id: str | None = None) -> Held:
@@ -207,14 +265,16 @@ def held_job(session: Session, lease: Lease, board_id: str | None = None) -> Hel
     if the attempt is not the newest or its lease was taken away. The attempt may have expired:
     its result still counts.
     """
-    found = session.execute(JOB_OWNERS, {"job": lease.job_id}).one_or_none()
-    if found is None or (board_id is not None and found.board_id != board_id):
+    # A job's run never changes, so that it can be locked before the job is.
+    run = session.scalars(_LOCK_RUN_OF_JOB, {"job": lease.job_id}).one_or_none()
+    held = {"job": lease.job_id, "number": lease.attempt}
+    found = session.execute(_LOCK_HELD, held).one_or_none()
+    if found is None or (board_id is not None and found[0].board_id != board_id):
         raise absent("job", lease.job_id)
-    run = None if found.run_id is None else lock_run(session, found.run_id)
-    job = lock_job(session, lease.job_id)
+    job, claimed_at, ending, name, facts = found
     require_newest(job, lease)
-    attempt = session.execute(ATTEMPT, {"job": job.id, "number": job.attempt}).one()
-    return Held(job, run, attempt.claimed_at, attempt.ending in _TAKEN_BACK)
+    device = None if name is None else DeviceState(name, facts)
+    return Held(job, run, claimed_at, ending in _TAKEN_BACK, device)
 
 
 def require_newest(job: JobRow, lease: Lease) -> None:

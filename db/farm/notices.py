@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Engine, func, select, text
+from sqlalchemy import Engine, String, bindparam, func, select, text, union
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -20,15 +20,18 @@ from db.farm.tables import RunBoardRow, RunRow
 _CHANNEL = "nestmap_boards"
 _LOOK_S = 0.5
 _AGAIN_S = 1.0
+_boards = union(
+    select(bindparam("board", type_=String).label("board_id")),
+    select(RunBoardRow.board_id).where(RunBoardRow.run_id == bindparam("run")),
+).subquery()
+_TELL = select(func.pg_notify(_CHANNEL, _boards.c.board_id))
 
 
 def notify_boards(session: Session, run: RunRow) -> None:
     """Tell who listens, when this transaction commits, that the run's boards may have work."""
     if session.get_bind().dialect.name != "postgresql":
         return
-    stand_ins = select(RunBoardRow.board_id).where(RunBoardRow.run_id == run.id)
-    for board_id in {run.board_id, *session.scalars(stand_ins)}:
-        session.execute(select(func.pg_notify(_CHANNEL, board_id)))
+    session.execute(_TELL, {"run": run.id, "board": run.board_id})
 
 
 class BoardNotices:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from db.canonical import canonical_json, content_hash
@@ -26,15 +26,19 @@ from db.farm.identifiers import JOB_PREFIX, new_identifiers
 from db.farm.lifecycle import job_values
 from db.farm.notices import notify_boards
 from db.farm.run_records import DeviceState, Proposal, ProposedCandidate, StudySpec
-from db.farm.statements import DEVICE_OF_STUDY
 from db.farm.states import JobKind, RunState
 from db.farm.tables import JobRow, RunArtifactRow, RunRow, RunStudyRow
 from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
-from db.transactions import insert_all_absent, insert_if_absent
+from db.transactions import insert_all_absent, insert_if_absent, inserted_key
 from mapper.errors import InputError, LimitError, Problem, StoreError
 
 MAX_CANDIDATES = 500
 MAX_STUDIES = 100
+_STUDY_KEY = ("program_hash", "device_id", "mode", "seed", "label", "variant")
+_DEVICE = select(DeviceRow.id).where(DeviceRow.fingerprint == bindparam("fingerprint"))
+_STUDY = select(StudyRow.id).where(
+    *(getattr(StudyRow, name) == bindparam(name) for name in _STUDY_KEY)
+)
 _INT64 = 1 << 63
 
 
@@ -113,7 +117,7 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
     for name, content in sorted(contents, key=lambda pair: pair[0]):
         put_artifact(session, content, name, now)
     wanted = {name for candidate in proposal.candidates for name in candidate.artifacts}
-    missing = missing_artifacts(session, wanted)
+    missing = missing_artifacts(session, wanted.difference(checked.artifact_hashes))
     if missing:
         raise InputError(
             Problem("candidates", "refer to artifacts that are not stored", sorted(missing)[0])
@@ -150,11 +154,15 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
 
 
 def other_device_study(
-    session: Session, run: RunRow, job: JobRow, facts: Mapping[str, Any], now: datetime
+    session: Session,
+    run: RunRow,
+    job: JobRow,
+    device: DeviceState | None,
+    facts: Mapping[str, Any],
+    now: datetime,
 ) -> int:
     """The study that a measurement belongs to: the job's, or its like on another device where
-    the facts contradict those that name the job's device."""
-    device = session.execute(DEVICE_OF_STUDY, {"study": job.study_id}).one_or_none()
+    the facts contradict those of ``device``, which is the job's."""
     if device is None or job.study_id is None:
         raise StoreError(f"job {job.id} has lost its study")
     seen = {name: facts.get(name, value) for name, value in device.facts.items()}
@@ -181,9 +189,11 @@ def study_label(run: RunRow) -> str:
 def _device(session: Session, device: DeviceState) -> int:
     fingerprint = content_hash(canonical_json([device.name, device.facts]))
     row = {"fingerprint": fingerprint, "name": device.name, "facts": dict(device.facts)}
-    insert_if_absent(session, DeviceRow, row)
-    found = select(DeviceRow.id).where(DeviceRow.fingerprint == fingerprint)
-    return session.execute(found).scalar_one()
+    found = session.execute(_DEVICE, {"fingerprint": fingerprint}).scalar()
+    if found is None:
+        insert_if_absent(session, DeviceRow, row)
+        found = session.execute(_DEVICE, {"fingerprint": fingerprint}).scalar_one()
+    return found
 
 
 def _study(
@@ -206,8 +216,10 @@ def _study(
 
 
 def _open_study(session: Session, run: RunRow, key: dict[str, Any], now: datetime) -> int:
-    insert_if_absent(session, StudyRow, {**key, "created_at": now})
-    study_id = session.scalars(select(StudyRow.id).filter_by(**key)).one()
+    study_id = inserted_key(session, StudyRow, {**key, "created_at": now})
+    if study_id is None:
+        return session.execute(_STUDY, key).scalar_one()
+    # No other run has a study of this label, so that a study is its run's from the first.
     insert_if_absent(session, RunStudyRow, {"run_id": run.id, "study_id": study_id})
     return study_id
 

@@ -117,7 +117,7 @@ class Results:
                 return _finished(job, run, now, repeated=True)
             began = held.claimed_at if started_at is None else started_at
             row = {
-                "study_id": other_device_study(session, run, job, facts, now),
+                "study_id": other_device_study(session, run, job, held.device, facts, now),
                 "candidate_id": job.candidate_id,
                 "kind": columns.kind,
                 "detail": columns.detail,

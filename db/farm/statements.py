@@ -24,6 +24,7 @@ from sqlalchemy import (
     insert,
     literal_column,
     select,
+    true,
     update,
 )
 from sqlalchemy.sql.dml import ReturningUpdate
@@ -42,7 +43,6 @@ from db.farm.tables import (
     RunRow,
     TokenRow,
 )
-from db.tables import DeviceRow, StudyRow
 from db.transactions import table_of
 
 _jobs = table_of(JobRow)
@@ -55,13 +55,11 @@ _tokens = table_of(TokenRow)
 _artifacts = table_of(ArtifactRow)
 _chunks = table_of(ArtifactChunkRow)
 _of_run = table_of(RunArtifactRow)
-_devices = table_of(DeviceRow)
-_studies = table_of(StudyRow)
 _job, _board, _attempt, _token = _jobs.c, _boards.c, _attempts.c, _tokens.c
 
-_QUEUED, _LEASED, _MEASURE = (
+_QUEUED, _LEASED, _MEASURE, _ACTIVE = (
     literal_column(f"'{word}'", String)
-    for word in (JobState.QUEUED, JobState.LEASED, JobKind.MEASURE)
+    for word in (JobState.QUEUED, JobState.LEASED, JobKind.MEASURE, BoardState.ACTIVE)
 )
 _ONE = literal_column("1", Integer)
 
@@ -142,6 +140,11 @@ def board_is_busy(board: ColumnElement[str]) -> Exists:
 _busy = board_is_busy(bindparam("board", type_=_job.board_id.type))
 
 
+#: Of a statement whose own commit need not wait for the disk; for one that is a transaction of its
+#: own, on PostgreSQL. Nothing was written where it has no row.
+_NEED_NOT_LAST = func.set_config("synchronous_commit", "off", true())
+
+
 def _first(*which: ColumnElement[bool]) -> ColumnElement[str]:
     """The first claimable job of those. Jobs that another transaction is about to take are
     passed over on PostgreSQL; on SQLite there is no other writer."""
@@ -170,9 +173,10 @@ def _taking(*which: ColumnElement[bool]) -> ReturningUpdate[tuple[object, ...]]:
     )
 
 
-_own_waits = exists().where(_job.board_id == _board.id, _waiting)
+# A lease that has run out counts as well: the claim itself clears it away.
+_own_waits = exists().where(_job.board_id == _board.id, _waiting | _lapsed)
 _shared_waits = exists().where(
-    _run_boards.c.board_id == _board.id, _job.run_id == _run_boards.c.run_id, _waiting
+    _run_boards.c.board_id == _board.id, _job.run_id == _run_boards.c.run_id, _waiting | _lapsed
 )
 _other = _jobs.alias("live")
 _is_at_work = exists().where(
@@ -194,9 +198,44 @@ def waiting_boards(dialect: str) -> Select[str]:
     return _WAITING_BOARDS.where(among)
 
 
+def _claim_at_once() -> Select[tuple[object, ...]]:
+    """All of a claim for a board as one statement, where ``WITH`` writes as well: what
+    :data:`LOCK_BOARD`, :data:`TAKE_FOR_BOARD` and :data:`NEW_ATTEMPT` do one after the other.
+
+    It sees the database as it was when it began. Another lease that the board has got meanwhile
+    is refused by the unique index, not found busy.
+    """
+    board = (
+        select(_board.id)
+        .where(_board.id == bindparam("board"), _board.state == _ACTIVE)
+        .with_for_update(key_share=True)
+        .cte("board")
+    )
+    taken = _taking(_of_board, ~_busy, exists(select(board.c.id))).cte("taken")
+    columns = ("job_id", "attempt", "owner", "claimed_at", "reason")
+    values = select(
+        taken.c.id,
+        taken.c.attempt,
+        bindparam("owner", type_=Text),
+        _now,
+        literal_column("''", Text),
+    )
+    attempt = insert(_attempts).from_select(columns, values, include_defaults=False)
+    called = (
+        update(_boards)
+        .where(_board.id == bindparam("board"), _board.last_seen <= bindparam("seen_before"))
+        .values(last_seen=_now)
+    )
+    claimed = select(*taken.c, _NEED_NOT_LAST)
+    return claimed.add_cte(attempt.cte("attempt"), called.cte("called"))
+
+
 _work = and_(_job.board_id.is_(None), _job.kind.in_(bindparam("kinds", expanding=True)))
 #: Lease the first claimable job: ``now``, ``token_hash``, ``until``, and ``board`` or ``kinds``.
 TAKE_FOR_BOARD = _taking(_of_board, ~_busy)
+#: The whole claim, on PostgreSQL: ``board``, ``owner``, ``now``, ``seen_before``, ``token_hash``,
+#: ``until``.
+CLAIM_AT_ONCE = _claim_at_once()
 TAKE_WORK = _taking(_work)
 #: The same, where it is the job ``named``.
 TAKE_NAMED_WORK = _taking(_work, _job.id == bindparam("named"))
@@ -226,12 +265,6 @@ TAKE_OVER = (
 NEW_ATTEMPT = insert(_attempts)
 NEW_EVENT = insert(table_of(EventRow))
 
-#: ``job``: whose it is.
-JOB_OWNERS = select(_job.run_id, _job.board_id).where(_job.id == bindparam("job"))
-#: ``job``, ``number``: how an attempt stands.
-ATTEMPT = select(_attempt.claimed_at, _attempt.ending).where(
-    _attempt.job_id == bindparam("job"), _attempt.attempt == bindparam("number")
-)
 #: ``job``, ``number``, and the values: an attempt has ended.
 END_ATTEMPT = (
     update(_attempts)
@@ -242,8 +275,8 @@ END_ATTEMPT = (
         reason=bindparam("new_reason"),
     )
 )
-#: Keep a lease that is held: ``job``, ``number``, ``token_hash``, ``until``, ``new_stage``. What
-#: it finds is the state of the job's run.
+#: Keep a lease that is held: ``job``, ``number``, ``token_hash``, ``until``, ``new_stage``, and
+#: ``board``, whose job it must be unless that is None. What it finds is the state of the job's run.
 KEEP_LEASE = (
     update(_jobs)
     .where(
@@ -251,35 +284,41 @@ KEEP_LEASE = (
         _job.attempt == bindparam("number"),
         _job.lease_hash == bindparam("token_hash"),
         _job.state == _LEASED,
+        bindparam("board", type_=Text).is_(None)
+        | (_job.board_id == bindparam("board", type_=Text)),
     )
     .values(lease_until=bindparam("until"), stage=bindparam("new_stage"))
     .returning(
-        _job.board_id,
         select(_runs.c.state).where(_runs.c.id == _job.run_id).scalar_subquery().label("run_state"),
     )
 )
 
-#: ``study``: the device that it was made on.
-DEVICE_OF_STUDY = (
-    select(_devices.c.name, _devices.c.facts)
-    .join(_studies, _studies.c.device_id == _devices.c.id)
-    .where(_studies.c.id == bindparam("study"))
-)
+#: The same as a transaction of its own, on PostgreSQL.
+KEEP_LEASE_AT_ONCE = KEEP_LEASE.returning(_NEED_NOT_LAST)
 
 #: ``name``: what is known of an artifact; and with ``number``, a chunk of it.
 ARTIFACT = select(*_artifacts.c).where(_artifacts.c.hash == bindparam("name"))
 CHUNK = select(_chunks.c.data).where(
     _chunks.c.hash == bindparam("name"), _chunks.c.number == bindparam("number")
 )
-#: ``name``, ``board``: a run that the board measures refers to it.
+_artifact_of_board = exists().where(
+    _of_run.c.hash == _artifacts.c.hash,
+    _runs.c.id == _of_run.c.run_id,
+    (_runs.c.board_id == bindparam("board")) | _runs.c.id.in_(_runs_of_board),
+)
+#: ``name``, ``board``, ``most``: an artifact that a run of the board refers to, with its bytes if
+#: they are that many at most, which is a chunk or less.
 ARTIFACT_OF_BOARD = (
-    select(_of_run.c.run_id)
-    .join(_runs, _runs.c.id == _of_run.c.run_id)
-    .where(
-        _of_run.c.hash == bindparam("name"),
-        (_runs.c.board_id == bindparam("board")) | _runs.c.id.in_(_runs_of_board),
+    select(*_artifacts.c, _chunks.c.data)
+    .select_from(
+        _artifacts.outerjoin(
+            _chunks,
+            (_chunks.c.hash == _artifacts.c.hash)
+            & (_chunks.c.number == literal_column("0", Integer))
+            & (_artifacts.c.size <= bindparam("most")),
+        )
     )
-    .limit(_ONE)
+    .where(_artifacts.c.hash == bindparam("name"), _artifact_of_board)
 )
 
 #: ``token``: what is on record of it.

@@ -313,8 +313,8 @@ def test_a_run_goes_on_with_a_stand_in_when_its_board_is_lost(farm: Farm, clock:
     both = {board.id, other.id}
     assert set(farm.jobs.waiting_boards(sorted(both))) == both
     assert farm.jobs.waiting_boards([other.id, "dev_none"]) == (other.id,)
-    assert farm.catalogue.artifact_is_for_board(SOURCE_HASH, other.id)
-    assert not farm.catalogue.artifact_is_for_board(SOURCE_HASH, some_board(farm, "third").id)
+    assert farm.artifacts.of_board(SOURCE_HASH, other.id) is not None
+    assert farm.artifacts.of_board(SOURCE_HASH, some_board(farm, "third").id) is None
     lost, second = claim(farm, board), claim(farm, other)
     assert lost.job.id != second.job.id
     finish(farm, second)
