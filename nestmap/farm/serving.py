@@ -32,6 +32,7 @@ from db.farm.states import BoardState, Scope
 from mapper.errors import InputError, Problem
 from nestmap.farm.embedded import EmbeddedRunner
 from nestmap.farm.local_worker import LocalWorker
+from nestmap.open_files import allow_open_files
 
 TOKEN_FILE_SUFFIX = ".admin-token"
 _BACKLOG = 2048
@@ -69,6 +70,7 @@ def serve(options: ServeOptions, settings: Settings, said: Said) -> None:
 
     Raises InputError for an address that cannot be had or must not be, StoreError.
     """
+    allow_open_files()
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(_listener(options)))
         said("starting", "opening the store")

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nestmap.farm_bench.http_calls import CallFailed, Connection
+from nestmap.open_files import allow_open_files
 
 VERSION = "bench-farm"
 _CALL_S = 30.0
@@ -237,6 +238,7 @@ async def run(crew: Crew) -> None:
 def main() -> None:
     """Read the crew and let it serve."""
     crew = Crew(**json.loads(sys.stdin.readline()))
+    allow_open_files()
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(run(crew))
 

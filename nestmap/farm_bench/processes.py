@@ -79,16 +79,19 @@ class Service:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Of a process and all its descendants. ``cpu_s`` counts children that have ended and were
-    waited for; ``memory_bytes`` counts anonymous memory of all, shared memory and mapped files
+    waited for; ``waited_s`` is how long the threads that live now were ready to run and had no
+    processor; ``memory_bytes`` counts anonymous memory of all, shared memory and mapped files
     once (the most that one of them has)."""
 
     cpu_s: float
+    waited_s: float
     memory_bytes: int
     processes: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Process:
+    pid: int
     parent: int
     cpu_s: float
     anonymous_bytes: int
@@ -118,9 +121,20 @@ def _sum(found: Sequence[_Process]) -> Usage:
     shared = max((process.shared_bytes for process in found), default=0)
     return Usage(
         sum(process.cpu_s for process in found),
+        sum(_waited_s(process.pid) for process in found),
         sum(process.anonymous_bytes for process in found) + shared,
         len(found),
     )
+
+
+def _waited_s(pid: int) -> float:
+    """The second number of each thread's ``schedstat``; 0 where the kernel keeps none."""
+    waited_ns = 0
+    with contextlib.suppress(OSError):  # it has ended
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                waited_ns += int((thread / "schedstat").read_text().split()[1])
+    return waited_ns / 1e9
 
 
 def _processes() -> Iterator[tuple[int, _Process]]:
@@ -142,7 +156,9 @@ def _processes() -> Iterator[tuple[int, _Process]]:
         shared = memory.get("RssFile", 0) + memory.get("RssShmem", 0)
         yield (
             int(folder.name),
-            _Process(int(fields[1]), ticks / _TICKS, memory.get("RssAnon", 0), shared),
+            _Process(
+                int(folder.name), int(fields[1]), ticks / _TICKS, memory.get("RssAnon", 0), shared
+            ),
         )
 
 
@@ -173,10 +189,12 @@ class Meter:
         self._after, self._own_after = self._look(), _own_cpu_s()
 
     def report(self) -> dict[str, dict[str, Any]]:
-        """By service: seconds of processor time within the block, most memory, processes."""
+        """By service: seconds of processor time within the block and of waiting for a processor,
+        most memory, processes."""
         found = {
             name: {
                 "cpu_s": round(after.cpu_s - self._before[name].cpu_s, 2),
+                "waited_s": round(max(0.0, after.waited_s - self._before[name].waited_s), 2),
                 "peak_memory_mib": round(self._peak[name] / 2**20, 1),
                 "processes": after.processes,
             }

@@ -57,6 +57,21 @@ def test_processor_time_of_ended_grandchildren_is_counted(tmp_path: Path) -> Non
     assert set(meter.report()) == {"it", "bench"}
 
 
+def test_time_without_a_processor_is_told_apart(tmp_path: Path) -> None:
+    program = (
+        "import os, subprocess, sys, time\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        f"other = subprocess.Popen([sys.executable, '-c', {BURNS!r}])\n"
+        f"{BURNS}other.wait()\nprint('done', flush=True)\ntime.sleep(600)"
+    )
+    with started(tmp_path, program, pipes=True) as service:
+        assert service.process.stdout is not None
+        with Meter({"it": [service.pid]}) as meter:
+            service.process.stdout.readline()
+    # Two who want one processor wait for each other.
+    assert meter.report()["it"]["waited_s"] > 0.05
+
+
 def test_a_service_that_ignores_signals_ends_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
