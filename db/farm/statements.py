@@ -176,7 +176,10 @@ def _taking(*which: ColumnElement[bool]) -> ReturningUpdate[tuple[object, ...]]:
 # A lease that has run out counts as well: the claim itself clears it away.
 _own_waits = exists().where(_job.board_id == _board.id, _waiting | _lapsed)
 _shared_waits = exists().where(
-    _run_boards.c.board_id == _board.id, _job.run_id == _run_boards.c.run_id, _waiting | _lapsed
+    _run_boards.c.board_id == _board.id,
+    _job.run_id == _run_boards.c.run_id,
+    _job.kind == _MEASURE,
+    _waiting | _lapsed,
 )
 _other = _jobs.alias("live")
 _is_at_work = exists().where(

@@ -55,12 +55,13 @@ def at_once(act: Callable[[int], Any], count: int = THREADS) -> list[Any]:
     return found
 
 
-def test_of_claims_for_one_board_one_gets_a_lease(farm: Farm):
+@pytest.mark.parametrize("told", [False, True])
+def test_of_claims_for_one_board_one_gets_a_lease(farm: Farm, told: bool):
     board = some_board(farm)
     some_run(farm, board)
     propose(farm, range(8))
     for _ in range(4):
-        claims = at_once(lambda _: farm.jobs.claim_for_board(board.id, lease_s=30))
+        claims = at_once(lambda _: farm.jobs.claim_for_board(board.id, lease_s=30, told=told))
         assert not [each for each in claims if isinstance(each, Exception)]
         (won,) = [each for each in claims if each is not None]
         assert finish(farm, won).stored

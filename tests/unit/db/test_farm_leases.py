@@ -376,3 +376,34 @@ def test_boards_that_wait_are_found_however_many_others_have_work(farm: Farm):
     asked = [board.id, *absent[:1_200], "dev_none"]
     assert set(farm.jobs.waiting_boards(asked)) == {board.id, *absent[:1_200]}
     assert farm.jobs.waiting_boards([]) == ()
+
+
+def test_boards_that_wait_are_woken_for_a_lease_that_ran_out(farm: Farm, clock: Clock):
+    board, other = some_board(farm), some_board(farm, "other")
+    some_run(farm, board, stand_ins=(other.id,))
+    propose(farm, [0])
+    claim(farm, board, lease_s=10)
+    asked = [board.id, other.id]
+    assert farm.jobs.waiting_boards(asked) == ()
+    clock.advance(10.5)
+    # no sweeper has run: what a claim would find, a bell rings for
+    assert set(farm.jobs.waiting_boards(asked)) == set(asked)
+    assert farm.jobs.claim_for_board(other.id, lease_s=10, told=True) is not None
+
+
+def test_who_was_told_of_a_job_gets_it_or_nothing(farm: Farm):
+    board = some_board(farm)
+    run = some_run(farm, board)
+    propose(farm, range(2))
+    first = farm.jobs.claim_for_board(board.id, lease_s=10, owner="agent 1", told=True)
+    assert first is not None
+    assert [(a.attempt, a.owner) for a in farm.jobs.attempts(first.job.id)] == [(1, "agent 1")]
+    assert farm.jobs.claim_for_board(board.id, lease_s=10, told=True) is None
+    assert finish(farm, first).stored
+    farm.runs.pause(run.id)
+    assert farm.jobs.claim_for_board(board.id, lease_s=10, told=True) is None
+    farm.runs.resume(run.id)
+    farm.boards.quarantine(board.id, "hot", by="agent")
+    assert farm.jobs.claim_for_board(board.id, lease_s=10, told=True) is None
+    with pytest.raises(AbsentError):
+        farm.jobs.claim_for_board("dev_" + "0" * 26, lease_s=10, told=True)
