@@ -24,6 +24,8 @@ class Blocking:
     runs once lays the weights out in tiles. ``padded``: a first kernel writes the image with
     its border. ``flat``: rows are one (a 1x1 kernel that does not skip or pad). ``columns``: a
     first kernel writes the window of each output as a column, and the rest is a matrix product.
+    ``unrolled``: the taps of a kernel may be written out one by one. ``contracted``: a product
+    and a sum, of which compilers make one instruction, instead of a call of ``fma``.
     """
 
     layer: LayerSpec
@@ -38,6 +40,8 @@ class Blocking:
     padded: bool = False
     flat: bool = False
     columns: bool = False
+    unrolled: bool = False
+    contracted: bool = False
 
     @property
     def shape(self) -> Shape:

@@ -8,6 +8,7 @@ from mapper.layer_spec import LayerSpec
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.lowering import program_of
 from mapper.rewrites.rules import (
+    ContractSums,
     FlattenPixels,
     ImageToLocal,
     ImageToRegisters,
@@ -16,6 +17,7 @@ from mapper.rewrites.rules import (
     Rewrite,
     SliceChannels,
     SplitChannels,
+    UnrollTaps,
     UnrollWindows,
     WeightsToLocal,
     WeightsToRegisters,
@@ -30,6 +32,9 @@ _TILED: tuple[Rewrite, ...] = (
     WeightsToRegisters(),
 )
 
+# For work-items that work alone, on the vectors of a processor.
+_LONE: tuple[Rewrite, ...] = (PackWeights(), UnrollTaps(), ContractSums())
+
 CHAINS: dict[str, tuple[Rewrite, ...]] = {
     "tiled": _TILED,
     "tiled-slices": (*_TILED, SliceChannels()),
@@ -38,8 +43,8 @@ CHAINS: dict[str, tuple[Rewrite, ...]] = {
     "tiled-in-place": _TILED[1:],
     "tiled-reread": _TILED[:3],
     "im2col": (UnrollWindows(), *_TILED),
-    "blocked": (PackWeights(), PadImage()),
-    "blocked-in-place": (PackWeights(),),
+    "blocked": (*_LONE, PadImage()),
+    "blocked-in-place": _LONE,
 }
 """By variant: rewrites in order. Where :class:`FlattenPixels` applies, it comes first."""
 

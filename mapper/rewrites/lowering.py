@@ -23,7 +23,7 @@ from mapper.ast_model.builders import (
     to_private,
 )
 from mapper.ast_model.index_expr import Expr, const, exact_div
-from mapper.ast_model.nodes import Join, Kernel, Literal, Node, Program, Ref, Split, Zip
+from mapper.ast_model.nodes import Join, Kernel, Literal, Node, Program, Ref, Zip
 from mapper.layer_spec import Layout
 from mapper.programs.common import WEIGHTS
 from mapper.rewrites import operands
@@ -37,7 +37,6 @@ from mapper.rewrites.parameters import (
     KS,
     MI,
     PF,
-    PV,
     RHO_X,
     RHO_Y,
     SP,
@@ -51,10 +50,14 @@ from mapper.rewrites.parameters import (
     parameters_of,
     requirements_of,
 )
-from mapper.rewrites.shape import KW, C, M
+from mapper.rewrites.shape import C, M
+from mapper.rewrites.work_item import WorkItem
 
 THREADS = ("k", "mo", "y", "x", "mi")
 TILE = ("r", "p", "m", "v")
+_PADS = {
+    "g": "pad_group", "n": "pad_image", "c": "pad_channel", "h": "pad_row", "w": "pad_column"
+}  # fmt: skip
 
 
 def program_of(blocking: Blocking) -> Program:
@@ -131,12 +134,15 @@ class _Lowering:
         )
 
     def padded(self) -> Node:
-        """[g][n][c][h][w]: the image with its border."""
-        return self.build.nest(
-            ("pad_group", "pad_image", "pad_channel", "pad_row", "pad_column"),
-            identity,
-            self.image().node,
-        )
+        """The image with its border, its dimensions in the order in which the layer has them."""
+        image = self.image().order(*self.padded_order)
+        return self.build.nest(tuple(_PADS[label] for label in image.labels), identity, image.node)
+
+    @property
+    def padded_order(self) -> tuple[str, ...]:
+        if self.shape.layer.layout is Layout.NCHW:
+            return ("g", "n", "c", "h", "w")
+        return ("g", "n", "h", "w", "c")
 
     # -- the kernel ------------------------------------------------------------------------
 
@@ -145,7 +151,8 @@ class _Lowering:
         blocking, build, shape = self.blocking, self.build, self.shape
         image = self.image()
         if blocking.padded:
-            image = Labelled(build, Ref("padded"), image.labels)
+            padded = Labelled(build, Ref("padded"), self.padded_order)
+            image = padded.order(*image.labels)
         tiles = operands.windows(shape, image, (TH, TW), self.wide)
         weights = operands.weights(build, shape, BM)
         if blocking.packed:
@@ -328,72 +335,7 @@ class _Lowering:
         filters = filters.repeated("mi", "x", extents["x"]).repeated("x", "y", extents["y"])
         ids = tuple(f"item_{label}" for label in self.threads)
         zipped = build.zip_nd(len(self.threads), acc, patches.node, filters.node)
-        return build.nest(ids, self.work_item, zipped)
-
-    def work_item(self, item: Node) -> Node:
-        """[r][p][m][v] plus the products of [c][h][w] and [c][tap][m]."""
-        build = self.build
-        channels = Zip((get(item, 1), get(item, 2)))
-        return Join(
-            build.reduce(
-                lambda acc, both: self.channel(acc, get(both, 0), get(both, 1)),
-                get(item, 0),
-                channels,
-                step="channel",
-            )
-        )
-
-    def channel(self, acc: Node, patch: Node, weights: Node) -> Node:
-        """Add the products of one channel's [h][w] and [tap][m]."""
-        build, blocking = self.build, self.blocking
-        vectors = build.split_at(V, weights, 1)
-
-        def multiplied(patch: Node, vectors: Node) -> Node:
-            cells = operands.taps(self.shape, Labelled(build, patch, ("h", "w")), self.wide)
-            if not blocking.weights_by_row:
-                return Join(build.reduce(self.tap, acc, Zip((cells.node, vectors)), step="tap"))
-            rows = Zip((cells.split("tap", KW, "kh", "kw").node, Split(KW, vectors)))
-            return Join(build.reduce(self.row_of_taps, acc, rows, step="row"))
-
-        def with_weights(patch: Node) -> Node:
-            if blocking.weights_by_row or not blocking.weights_in_registers:
-                return multiplied(patch, vectors)
-            kept = to_private(build.nest(("tap", "tap_m", "tap_v"), identity, vectors))
-            return build.let(kept, lambda kept: multiplied(patch, kept))
-
-        if not blocking.image_in_registers:
-            return with_weights(patch)
-        row_vectors = build.split_at(PV, patch, 1)
-        kept = build.nest(("patch_y", "patch_x", "patch_v"), identity, row_vectors)
-        return build.let(to_private(build.join_at(kept, 1)), with_weights)
-
-    def row_of_taps(self, acc: Node, row: Node) -> Node:
-        """Add the products of one row of the kernel, with its weights in registers."""
-        build = self.build
-        kept = to_private(build.nest(("tap", "tap_m", "tap_v"), identity, get(row, 1)))
-        return build.let(
-            kept,
-            lambda weights: Join(
-                build.reduce(self.tap, acc, Zip((get(row, 0), weights)), step="tap")
-            ),
-        )
-
-    def tap(self, acc: Node, step: Node) -> Node:
-        """acc[r][p][m][v] + cells[r][p] * weights[m][v], for one tap."""
-        build, weights = self.build, get(step, 1)
-
-        def cell(pair: Node) -> Node:
-            return build.map(
-                "m",
-                lambda both: build.map(
-                    "v",
-                    lambda z: call("fma", get(z, 1), get(pair, 1), get(z, 0)),
-                    Zip((get(both, 0), get(both, 1))),
-                ),
-                Zip((get(pair, 0), weights)),
-            )
-
-        return build.nest(("r", "p"), cell, build.zip_nd(2, acc, get(step, 0)))
+        return build.nest(ids, WorkItem(build, self.blocking, self.wide).sums, zipped)
 
     # -- sums of slices and of splits ------------------------------------------------------
 

@@ -18,6 +18,8 @@ V, PV, WIDE = symbol("v"), symbol("pv"), symbol("wide")
 KS, KA, SP = symbol("ks"), symbol("ka"), symbol("sp")
 # Whether the copies of the next chunk start early, with 2 into a second buffer.
 PF = symbol("pf")
+# Whether the taps of a kernel are written out.
+UT = symbol("ut")
 # Outputs that fill the last tiles up.
 RHO_Y, RHO_X = symbol("rho_y"), symbol("rho_x")
 
@@ -70,6 +72,8 @@ def parameters_of(blocking: Blocking) -> tuple[Parameter, ...]:
         found += [Parameter("pv", (1, 2, 4)), Parameter("wide", (0, 1, 2, 3))]
     if blocking.prefetches:
         found.append(Parameter("pf", (0, 1, 2)))
+    if blocking.unrolled:
+        found.append(Parameter("ut", (0, 1)))
     if blocking.sliced:
         slices = upto(channels, MAX_SLICES)
         found.append(Parameter("ks", tuple(v for v in slices if v > 1)))

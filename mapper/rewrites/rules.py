@@ -184,6 +184,39 @@ class WeightsToRegisters:
         return replace(blocking, weights_in_registers=True, weights_by_row=self.by_row)
 
 
+@dataclass(frozen=True, slots=True)
+class UnrollTaps:
+    """The taps of a kernel may be written out (``ut`` = 1): their places are constants then.
+
+    It always applies.
+    """
+
+    name: str = "unroll-taps"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.unrolled)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, unrolled=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ContractSums:
+    """A product and a sum instead of ``fma``: OpenCL C lets compilers make one instruction of it.
+
+    PoCL 3.0 has ``fma`` of vectors in a library that it does not inline: a call for each, which
+    makes a kernel four times slower. It always applies.
+    """
+
+    name: str = "contract-sums"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.contracted)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, contracted=True)
+
+
 def _several_channels(name: str, blocking: Blocking) -> Problem | None:
     channels = blocking.layer.channels // blocking.layer.groups
     if channels == 1:

@@ -28,6 +28,7 @@ from mapper.rewrites.catalogue import blocking_of
 from mapper.rewrites.families import Family, codes_of
 from mapper.schedule import PARALLEL_CODES, ScheduleCode
 from mapper.solver.space import Space, check
+from nestmap.kernel_bench.lone_cost import lone_cost
 from nestmap.kernel_bench.tile_cost import tile_cost
 from nestmap.kernel_bench.trial import Trial, choices_key
 
@@ -132,8 +133,7 @@ class BlockedProposals:
     def _values(self) -> dict[str, int] | None:
         explore = len(self._seen) < EXPLORED or self._random.random() < STILL_EXPLORED
         parent = None if explore or not self._found else self._parent()
-        groups = self._family is Family.GROUPS
-        wanted = _DRAWN_OF_WHICH_ONE if parent is None and groups else 1
+        wanted = _DRAWN_OF_WHICH_ONE if parent is None else 1
         drawn: list[dict[str, int]] = []
         for _ in range(_DRAWS):
             values = self._drawn() if parent is None else self._changed(parent)
@@ -144,7 +144,13 @@ class BlockedProposals:
                     break
         if len(drawn) < 2:
             return drawn[0] if drawn else None
-        return min(drawn, key=lambda v: tile_cost(self._shape, self._profile, v))
+        return min(drawn, key=self._guess)
+
+    def _guess(self, values: Mapping[str, int]) -> float:
+        """What a candidate is likely to cost beside others of this layer."""
+        if self._family is Family.GROUPS:
+            return tile_cost(self._shape, self._profile, values)
+        return lone_cost(self._shape, values)
 
     def _parent(self) -> dict[str, int]:
         best = self._found[:ELITE]

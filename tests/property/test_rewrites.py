@@ -17,6 +17,7 @@ from mapper.rewrites.catalogue import CHAINS, blocked_program
 from mapper.rewrites.lowering import program_of
 from mapper.rewrites.parameters import tile_sizes
 from mapper.rewrites.rules import (
+    ContractSums,
     FlattenPixels,
     ImageToLocal,
     ImageToRegisters,
@@ -25,6 +26,7 @@ from mapper.rewrites.rules import (
     Rewrite,
     SliceChannels,
     SplitChannels,
+    UnrollTaps,
     UnrollWindows,
     WeightsToLocal,
     WeightsToRegisters,
@@ -34,6 +36,8 @@ REWRITES: tuple[Rewrite, ...] = (
     FlattenPixels(),
     UnrollWindows(),
     PackWeights(),
+    UnrollTaps(),
+    ContractSums(),
     PadImage(),
     ImageToLocal(),
     WeightsToLocal(),
@@ -124,7 +128,9 @@ def values_of(draw: st.DrawFn, blocking: Blocking) -> dict[str, int]:
         vector = draw(st.sampled_from((1, 2, 4)))
         values |= {"pv": vector, "wide": -patch % vector}
     if blocking.prefetches:
-        values["pf"] = draw(st.integers(0, 1))
+        values["pf"] = draw(st.integers(0, 2))
+    if blocking.unrolled:
+        values["ut"] = draw(st.integers(0, 1))
     if blocking.sliced:
         values["ks"] = slices
         vectors = values["tr"] * tp * tm // values["v"]

@@ -8,7 +8,7 @@
  *   image        input         float [6][8][4]         768 bytes
  *   weights      input         float [8][3][3][4]      1152 bytes
  *   packed       intermediate  float [1][2][4][9][4]   1152 bytes
- *   padded       intermediate  float [1][1][4][8][10]  1280 bytes
+ *   padded       intermediate  float [1][1][8][10][4]  1280 bytes
  *   convolution  output        float [6][8][8]         1536 bytes
  * launches: 3
  *   1  k_packed       384 x 1 x 1 work-items in 3 x 1 x 1 groups of 128 x 1 x 1, once: it reads constants only
@@ -21,7 +21,7 @@ enum { /* sizes */
 };
 enum { /* tuning parameters */
     c_bm = 4, c_th = 1, c_tw = 1, c_bc = 4, c_tr = 1, c_tp = 1, c_tm = 4, c_mi = 1, c_v = 4,
-    c_rho_y = 0, c_rho_x = 0
+    c_rho_y = 0, c_rho_x = 0, c_ut = 1
 };
 
 /*
@@ -57,11 +57,11 @@ __kernel void k_packed(
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
  * (S sequential, F fused with the map around it, V vectors; dimension 0 to 2 of: L work-items, W
  *   work-groups, G all work-items)
- *   pad_group           1                   G0  global
- *     pad_image         1                   F   global
- *       pad_channel     C = 4               F   global
- *         pad_row       H + rho_y + 2 = 8   F   global
- *           pad_column  W + rho_x + 2 = 10  F   global
+ *   pad_group            1                   G0  global
+ *     pad_image          1                   F   global
+ *       pad_row          H + rho_y + 2 = 8   F   global
+ *         pad_column     W + rho_x + 2 = 10  F   global
+ *           pad_channel  C = 4               F   global
  * barriers: none
  */
 __attribute__((reqd_work_group_size(128, 1, 1)))
@@ -69,13 +69,13 @@ __kernel void k_padded(
     __global const float *restrict g_image,
     __global float *restrict g_padded)
 {
-    if ((int)get_global_id(0) < 320) { /* map pad_group, map pad_image, map pad_channel, map pad_row, map pad_column: G0, of 384 */
+    if ((int)get_global_id(0) < 320) { /* map pad_group, map pad_image, map pad_row, map pad_column, map pad_channel: G0, of 384 */
         const int f_pad_group = get_global_id(0);
         const int i_pad_group = 0;
         const int i_pad_image = 0;
-        const int i_pad_channel = f_pad_group/80;
-        const int i_pad_row = (f_pad_group/10)%8;
-        const int i_pad_column = f_pad_group%10;
+        const int i_pad_row = f_pad_group/40;
+        const int i_pad_column = (f_pad_group/4)%10;
+        const int i_pad_channel = f_pad_group%4;
         const int inside_1 = (i_pad_row - 1 >= 0) & (i_pad_row - 1 < 6) & (i_pad_column - 1 >= 0) & (i_pad_column - 1 < 8);
         const float loaded_1 = g_image[(inside_1 ? i_pad_column*4 + i_pad_row*32 - 36 : 0) + i_pad_channel + i_pad_group*4];
         g_padded[f_pad_group] = (inside_1 ? loaded_1 : 0.0f);
@@ -141,8 +141,9 @@ __kernel void k_convolution(
             float4 p_sum_0_0_0_0_0_0_0;
             p_sum_0_0_0_0_0_0_0 = (float4)(0.0f);
             for (int r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
+                #pragma unroll
                 for (int r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
-                    p_sum_0_0_0_0_0_0_0 = fma(((__global const float4 *)g_packed)[f_group*36 + r_channel*9 + r_tap], (float4)(g_padded[i_group*320 + i_image*320 + i_tile_x + i_tile_y*10 + r_channel*80 + (r_tap%3) + (r_tap/3)*10]), p_sum_0_0_0_0_0_0_0);
+                    p_sum_0_0_0_0_0_0_0 = (p_sum_0_0_0_0_0_0_0 + (((__global const float4 *)g_packed)[f_group*36 + r_channel*9 + r_tap] * (float4)(g_padded[i_group*320 + i_image*320 + i_tile_x*4 + i_tile_y*40 + r_channel + (r_tap%3)*4 + (r_tap/3)*40])));
                 }
             }
             { /* map out_mo: S, one iteration */

@@ -8,7 +8,7 @@
  *   image        input         float [6][8][4]         768 bytes
  *   weights      input         float [4][3][3][1]      144 bytes
  *   packed       intermediate  float [4][1][1][9][1]   144 bytes
- *   padded       intermediate  float [4][1][1][8][10]  1280 bytes
+ *   padded       intermediate  float [4][1][8][10][1]  1280 bytes
  *   convolution  output        float [6][8][4]         768 bytes
  * launches: 3
  *   1  k_packed       36 x 1 x 1 work-items in 1 x 1 x 1 groups of 36 x 1 x 1, once: it reads constants only
@@ -21,7 +21,7 @@ enum { /* sizes */
 };
 enum { /* tuning parameters */
     c_bm = 1, c_th = 1, c_tw = 1, c_bc = 1, c_tr = 1, c_tp = 1, c_tm = 1, c_mi = 1, c_v = 1,
-    c_rho_y = 0, c_rho_x = 0
+    c_rho_y = 0, c_rho_x = 0, c_ut = 0
 };
 
 /*
@@ -57,11 +57,11 @@ __kernel void k_packed(
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
  * (S sequential, F fused with the map around it, V vectors; dimension 0 to 2 of: L work-items, W
  *   work-groups, G all work-items)
- *   pad_group           G = 4               G0  global
- *     pad_image         1                   F   global
- *       pad_channel     C = 1               F   global
- *         pad_row       H + rho_y + 2 = 8   F   global
- *           pad_column  W + rho_x + 2 = 10  F   global
+ *   pad_group            G = 4               G0  global
+ *     pad_image          1                   F   global
+ *       pad_row          H + rho_y + 2 = 8   F   global
+ *         pad_column     W + rho_x + 2 = 10  F   global
+ *           pad_channel  C = 1               F   global
  * barriers: none
  */
 __attribute__((reqd_work_group_size(128, 1, 1)))
@@ -69,13 +69,13 @@ __kernel void k_padded(
     __global const float *restrict g_image,
     __global float *restrict g_padded)
 {
-    if ((int)get_global_id(0) < 320) { /* map pad_group, map pad_image, map pad_channel, map pad_row, map pad_column: G0, of 384 */
+    if ((int)get_global_id(0) < 320) { /* map pad_group, map pad_image, map pad_row, map pad_column, map pad_channel: G0, of 384 */
         const int f_pad_group = get_global_id(0);
         const int i_pad_group = f_pad_group/80;
         const int i_pad_image = 0;
-        const int i_pad_channel = 0;
         const int i_pad_row = (f_pad_group/10)%8;
         const int i_pad_column = f_pad_group%10;
+        const int i_pad_channel = 0;
         const int inside_1 = (i_pad_row - 1 >= 0) & (i_pad_row - 1 < 6) & (i_pad_column - 1 >= 0) & (i_pad_column - 1 < 8);
         const float loaded_1 = g_image[(inside_1 ? i_pad_column*4 + i_pad_row*32 - 36 : 0) + i_pad_channel + i_pad_group];
         g_padded[f_pad_group] = (inside_1 ? loaded_1 : 0.0f);
@@ -141,7 +141,7 @@ __kernel void k_convolution(
             float p_sum_0_0_0_0_0_0_0_0;
             p_sum_0_0_0_0_0_0_0_0 = 0.0f;
             for (int r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
-                p_sum_0_0_0_0_0_0_0_0 = fma(g_packed[f_group*9 + r_tap], g_padded[i_group*80 + i_image*80 + i_tile_x + i_tile_y*10 + (r_tap%3) + (r_tap/3)*10], p_sum_0_0_0_0_0_0_0_0);
+                p_sum_0_0_0_0_0_0_0_0 = (p_sum_0_0_0_0_0_0_0_0 + (g_packed[f_group*9 + r_tap] * g_padded[i_group*80 + i_image*80 + i_tile_x + i_tile_y*10 + (r_tap%3) + (r_tap/3)*10]));
             }
             g_convolution[f_group + f_image*4] = p_sum_0_0_0_0_0_0_0_0;
         }

@@ -18,7 +18,7 @@ enum { /* sizes */
 };
 enum { /* tuning parameters */
     c_bm = 1, c_th = 2, c_tw = 1, c_bc = 1, c_tr = 2, c_tp = 1, c_tm = 1, c_mi = 1, c_v = 1,
-    c_rho_y = 1, c_rho_x = 0
+    c_rho_y = 1, c_rho_x = 0, c_ut = 0
 };
 
 /*
@@ -112,10 +112,10 @@ __kernel void k_convolution(
                 for (int r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
                     const int inside_1 = (i_tile_y*2 + (r_tap/3) - 1 >= 0) & (i_tile_y*2 + (r_tap/3) - 1 < 7) & (i_tile_x + (r_tap%3) - 1 >= 0) & (i_tile_x + (r_tap%3) - 1 < 5);
                     const float loaded_1 = g_image[(inside_1 ? i_tile_x*4 + i_tile_y*40 + (r_tap%3)*4 + (r_tap/3)*20 - 24 : 0) + r_chunk];
-                    p_sum_0_0_0_0_0_0_0_0 = fma(g_packed[f_group*36 + r_chunk*9 + r_tap], (inside_1 ? loaded_1 : 0.0f), p_sum_0_0_0_0_0_0_0_0);
+                    p_sum_0_0_0_0_0_0_0_0 = (p_sum_0_0_0_0_0_0_0_0 + (g_packed[f_group*36 + r_chunk*9 + r_tap] * (inside_1 ? loaded_1 : 0.0f)));
                     const int inside_2 = (i_tile_y*2 + (r_tap/3) < 7) & (i_tile_x + (r_tap%3) - 1 >= 0) & (i_tile_x + (r_tap%3) - 1 < 5);
                     const float loaded_2 = g_image[(inside_2 ? i_tile_x*4 + i_tile_y*40 + (r_tap%3)*4 + (r_tap/3)*20 - 4 : 0) + r_chunk];
-                    p_sum_0_0_0_0_1_0_0_0 = fma(g_packed[f_group*36 + r_chunk*9 + r_tap], (inside_2 ? loaded_2 : 0.0f), p_sum_0_0_0_0_1_0_0_0);
+                    p_sum_0_0_0_0_1_0_0_0 = (p_sum_0_0_0_0_1_0_0_0 + (g_packed[f_group*36 + r_chunk*9 + r_tap] * (inside_2 ? loaded_2 : 0.0f)));
                 }
             }
             { /* map out_mo: S, one iteration */

@@ -1,0 +1,38 @@
+"""What tiles of a work-item that works alone are likely to cost on the vectors of a processor.
+
+A model of one core for one tap of one channel: multiply-adds and loads, two of each a cycle, the
+latency of a sum that waits for itself, and sums beyond the registers, which go to the stack and
+back. Its constants follow measurements on AVX-512 through PoCL. It chooses which of many draws is
+worth a build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mapper.rewrites.shape import Shape
+
+_A_CYCLE = 2
+#: Of a sum that waits for the one before it, with the load of its factor.
+_LATENCY = 5
+#: Vectors that stay in registers; PoCL's compilers (LLVM 14 and 15) leave half of the 32 unused.
+_SUMS_IN_REGISTERS = 16
+#: A load and a store, and what waits for them, of each sum that has no register.
+_SPILLED = 4
+#: A loop over taps whose places are no constants.
+_ROLLED = 1.3
+
+
+def lone_cost(shape: Shape, v: Mapping[str, int]) -> float:
+    """Cycles of a core for one multiply-add of a layer with these tuning parameters."""
+    layer = shape.computed
+    vectors, pixels = v["tm"] // v["v"], v["tr"] * v["tp"]
+    sums = vectors * pixels
+    cycles = max(sums / _A_CYCLE, (pixels + vectors) / _A_CYCLE, _LATENCY)
+    cycles += _SPILLED * max(0, sums - _SUMS_IN_REGISTERS)
+    if layer.kernel_height * layer.kernel_width > 1 and not v.get("ut"):
+        cycles *= _ROLLED
+    rows = shape.output_height + v["rho_y"]
+    columns = shape.output_width + v["rho_x"]
+    wasted = rows * columns / (shape.output_height * shape.output_width)
+    return cycles * wasted / (sums * v["v"])
