@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from db.farm.checking import checked_hash, checked_text
@@ -20,8 +20,8 @@ from db.farm.errors import absent
 from db.farm.records import Artifact
 from db.farm.rows import artifact_of
 from db.farm.run_records import ArtifactContent
-from db.farm.statements import ARTIFACT, ARTIFACT_OF_BOARD, CHUNK
-from db.farm.tables import ArtifactChunkRow, ArtifactRow
+from db.farm.statements import ARTIFACT, ARTIFACT_OF_BOARD, CHUNK, NEW_CHUNK
+from db.farm.tables import ArtifactRow
 from db.transactions import Transactions, insert_if_absent
 from mapper.errors import LimitError, Problem, StoreError
 
@@ -141,7 +141,7 @@ def put_artifact(session: Session, content: ArtifactContent, name: str, now: dat
         return
     for number, start in enumerate(range(0, len(content.data), CHUNK_BYTES)):
         data = content.data[start : start + CHUNK_BYTES]
-        session.execute(insert(ArtifactChunkRow).values(hash=name, number=number, data=data))
+        session.execute(NEW_CHUNK, {"hash": name, "number": number, "data": data})
 
 
 def missing_artifacts(session: Session, names: set[str]) -> set[str]:

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, literal_column, select, update
+from sqlalchemy import bindparam, func, literal_column, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import set_committed_value
 
 from db.farm.checking import MAX_EVENT_BYTES, checked_json, shown_text
 from db.farm.errors import absent
 from db.farm.identifiers import JOB_PREFIX, new_identifier
-from db.farm.statements import END_ATTEMPT, NEW_EVENT
+from db.farm.statements import END_ATTEMPT, END_JOB, END_JOB_AND_ATTEMPT, NEW_EVENT, NEW_JOB
 from db.farm.states import (
     AttemptEnd,
     EventKind,
@@ -26,6 +27,7 @@ from db.farm.states import (
     require_step,
 )
 from db.farm.tables import JobAttemptRow, JobRow, RunRow
+from db.transactions import table_of
 from mapper.measurement import OUTCOME_KINDS
 
 MAX_ATTEMPTS = 3
@@ -39,10 +41,11 @@ _LOCK_RUN = (
 _LOCK_JOB = (
     select(JobRow).where(JobRow.id == bindparam("job")).with_for_update(key_share=True)
 ).execution_options(**_FRESH)
+_jobs = table_of(JobRow)
 _OPEN_JOBS = (
-    select(JobRow.kind, JobRow.state, func.count())
-    .where(JobRow.run_id == bindparam("run"), literal_column("state IN ('queued', 'leased')"))
-    .group_by(JobRow.kind, JobRow.state)
+    select(_jobs.c.kind, _jobs.c.state, func.count())
+    .where(_jobs.c.run_id == bindparam("run"), literal_column("state IN ('queued', 'leased')"))
+    .group_by(_jobs.c.kind, _jobs.c.state)
 )
 
 
@@ -168,10 +171,31 @@ def end_attempt(
 
 def end_job(session: Session, job: JobRow, after: JobState, now: datetime) -> None:
     """Make the job final. Its lease's hash stays: a repeat is known by it."""
-    job.state = after
-    job.lease_until = None
-    job.ended_at = now
-    session.flush()
+    session.execute(END_JOB, {"job": job.id, "new_state": after, "new_job_ended_at": now})
+    _note_end(job, after, now)
+
+
+def finish_job(session: Session, job: JobRow, now: datetime) -> None:
+    """Make the job done, and its newest attempt with it."""
+    if session.get_bind().dialect.name != "postgresql":
+        end_attempt(session, job, AttemptEnd.DONE, now)
+        end_job(session, job, JobState.DONE, now)
+        return
+    session.execute(
+        END_JOB_AND_ATTEMPT,
+        {
+            "job": job.id, "new_state": JobState.DONE, "new_job_ended_at": now,
+            "number": job.attempt, "new_ending": AttemptEnd.DONE, "new_ended_at": now,
+            "new_reason": "",
+        },
+    )  # fmt: skip
+    _note_end(job, JobState.DONE, now)
+
+
+def _note_end(job: JobRow, after: JobState, now: datetime) -> None:
+    """What the database has already: nothing is left to write."""
+    for name, value in (("state", after), ("lease_until", None), ("ended_at", now)):
+        set_committed_value(job, name, value)
 
 
 def fail_job(session: Session, job: JobRow, run: RunRow | None, now: datetime) -> None:
@@ -253,18 +277,17 @@ def add_propose_job(session: Session, run: RunRow, now: datetime) -> str:
     """Queue a job that asks for the run's next candidates."""
     job_id = new_identifier(JOB_PREFIX, now)
     session.execute(
-        insert(JobRow).values(
-            job_values(
-                job_id,
-                JobKind.PROPOSE,
-                now,
-                run_id=run.id,
-                principal=run.principal,
-                rank=-run.priority,
-                payload={"run": run.id},
-                held=run.state == RunState.PAUSED,
-            )
-        )
+        NEW_JOB,
+        job_values(
+            job_id,
+            JobKind.PROPOSE,
+            now,
+            run_id=run.id,
+            principal=run.principal,
+            rank=-run.priority,
+            payload={"run": run.id},
+            held=run.state == RunState.PAUSED,
+        ),
     )
     return job_id
 

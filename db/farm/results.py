@@ -14,11 +14,11 @@ from db.farm.checking import MAX_FACTS_BYTES, MAX_PAYLOAD_BYTES, checked_json, c
 from db.farm.errors import ConflictError
 from db.farm.job_records import Finished, Lease
 from db.farm.leases import Held, held_job
-from db.farm.lifecycle import add_event, end_attempt, end_job, set_state, settle, tried
+from db.farm.lifecycle import add_event, finish_job, set_state, settle, tried
 from db.farm.proposals import check_proposal, other_device_study, store_proposal
 from db.farm.rows import job_of, run_of
 from db.farm.run_records import Proposal
-from db.farm.states import AttemptEnd, EventKind, JobKind, JobState, RunState
+from db.farm.states import EventKind, JobKind, JobState, RunState
 from db.farm.tables import JobRow, RunRow
 from db.tables import MeasurementRow
 from db.transactions import Transactions, insert_if_absent
@@ -48,7 +48,7 @@ class Results:
             if held.repeat:
                 return _finished(job, run, now, repeated=True)
             job.result = result
-            _done(session, job, now)
+            finish_job(session, job, now)
             return _finished(job, run, now, stored=True)
 
     def finish_propose(self, lease: Lease, proposal: Proposal) -> Finished:
@@ -70,7 +70,7 @@ class Results:
             run.exhausted = run.exhausted or proposal.exhausted
             run.strategy_state = proposal.strategy_state
             run.started_at = run.started_at or now
-            _done(session, job, now)
+            finish_job(session, job, now)
             if not added and not run.exhausted:
                 run.exhausted = not _measures_open(session, run.id)
             payload = {
@@ -129,7 +129,7 @@ class Results:
                 "started_at": min(max(began, held.claimed_at), now),
             }
             stored = insert_if_absent(session, MeasurementRow, row)
-            _done(session, job, now)
+            finish_job(session, job, now)
             with session.no_autoflush:  # the run's row is written once, at the end
                 if stored:
                     _count(run, job, columns.kind, columns.time_ms)
@@ -159,11 +159,6 @@ def _of_run(run: RunRow | None) -> RunRow:
     if run is None:
         raise StoreError("a job of a run has lost its run")
     return run
-
-
-def _done(session: Session, job: JobRow, now: datetime) -> None:
-    end_attempt(session, job, AttemptEnd.DONE, now)
-    end_job(session, job, JobState.DONE, now)
 
 
 def _count(run: RunRow, job: JobRow, kind: str, time_ms: float | None) -> None:

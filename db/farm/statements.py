@@ -267,6 +267,8 @@ TAKE_OVER = (
 
 NEW_ATTEMPT = insert(_attempts)
 NEW_EVENT = insert(table_of(EventRow))
+NEW_JOB = insert(_jobs)
+NEW_CHUNK = insert(_chunks)
 
 #: ``job``, ``number``, and the values: an attempt has ended.
 END_ATTEMPT = (
@@ -278,6 +280,18 @@ END_ATTEMPT = (
         reason=bindparam("new_reason"),
     )
 )
+#: ``job``, ``new_state``, ``new_job_ended_at``: a job is final.
+END_JOB = (
+    update(_jobs)
+    .where(_job.id == bindparam("job"))
+    .values(
+        state=bindparam("new_state"),
+        lease_until=None,
+        ended_at=bindparam("new_job_ended_at", type_=_job.ended_at.type),
+    )
+)
+#: Both, where ``WITH`` writes as well: on PostgreSQL.
+END_JOB_AND_ATTEMPT = END_JOB.add_cte(END_ATTEMPT.cte("attempt"))
 #: Keep a lease that is held: ``job``, ``number``, ``token_hash``, ``until``, ``new_stage``, and
 #: ``board``, whose job it must be unless that is None. What it finds is the state of the job's run.
 KEEP_LEASE = (
