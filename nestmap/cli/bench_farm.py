@@ -55,6 +55,9 @@ def farm(
             show_default="all nine of VGG-16",
         ),
     ] = None,
+    mappings: Annotated[
+        bool, typer.Option("--mappings/--no-mappings", help="Time how mappings are listed, too.")
+    ] = True,
     processes: Annotated[
         int, typer.Option(min=1, max=64, help="Of the API, at one port; PostgreSQL alone.")
     ] = 1,
@@ -76,7 +79,7 @@ def farm(
         raise InputError(Problem("--store", "no such store", store, ", ".join(_STORES)))
     if processes > 1 and store != "postgres":
         raise InputError(Problem("--processes", "SQLite has one", str(processes), "1"))
-    layers = tuple(layer or (VGG16_UNIQUE[:1] if small else VGG16_UNIQUE))
+    layers = tuple(layer or (VGG16_UNIQUE[:1] if small else VGG16_UNIQUE)) if mappings else ()
     given: dict[str, Any] = {
         "boards": boards, "rates": None if rate is None else tuple(rate), "seconds": seconds,
         "runs": runs, "closed_s": closed, "studies": studies, "points": points,
