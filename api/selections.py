@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Annotated
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from api.layer_programs import programs_of
 from api.problems import ProblemError
 from api.schemas.farm import DeviceId, Label, RunId
 from api.schemas.solving import Hash
 from api.schemas.types import Timestamp
-from db.canonical import canonical_json, content_hash
 from db.farm.selection import Selection
-from mapper.ast_model.codec import program_to_json
 from mapper.errors import Problem
 from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
 from mapper.measurement import OUTCOME_KINDS
-from mapper.variants import VARIANTS, variant_program
 
 _Outcome = Annotated[str, StringConstraints(pattern=f"^({'|'.join(OUTCOME_KINDS)})$")]
 _RowId = Annotated[int, Field(ge=0, lt=2**63)]
@@ -51,7 +48,7 @@ class Filters(BaseModel):
                 problem = Problem("/layer", "there is no layer of this name", self.layer,
                                   names_in_short())  # fmt: skip
                 raise ProblemError("invalid-input", problem.message, [problem])
-            of_layer = programs_of(self.layer)
+            of_layer = frozenset(programs_of(layer_of_name(self.layer)).values())
             programs = of_layer if programs is None else programs & of_layer
         return Selection(
             study_ids=None if self.study is None else frozenset({self.study}),
@@ -68,14 +65,3 @@ class Filters(BaseModel):
 
 
 FiltersQuery = Annotated[Filters, Query()]
-
-
-@lru_cache(maxsize=256)
-def programs_of(layer_name: str) -> frozenset[str]:
-    """The hashes of the programs that a named layer becomes, one for each variant of it."""
-    layer = layer_of_name(layer_name)
-    return frozenset(
-        content_hash(canonical_json(program_to_json(variant_program(layer, name))))
-        for name, variant in VARIANTS.items()
-        if variant.applies(layer) is None
-    )

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from api.layer_programs import programs_of
 from api.problems import not_found
-from api.selections import programs_of
 from api.services import Services
 from api.solver_pool import Answer
 from db.farm.errors import AbsentError
@@ -19,7 +19,7 @@ from db.farm.run_records import Run
 from db.farm.selection import Selection
 from db.records import CandidateRecord, StoredDevice, StoredProgram, Study
 from mapper.errors import InputError, StoreError
-from mapper.layer_sets import is_layer_name
+from mapper.layer_sets import is_layer_name, layer_of_name
 from mapper.measurement import Timed
 from mapper.profiles import profile_names
 
@@ -82,7 +82,7 @@ class Candidate:
             named = self.study.label.partition("@")[0]
         if named is None or not is_layer_name(named):
             return None
-        return named if self.program.hash in programs_of(named) else None
+        return named if self.program.hash in programs_of(layer_of_name(named)).values() else None
 
     @property
     def label(self) -> str:

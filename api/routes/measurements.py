@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from api.auth import Access, Role
+from api.baselines import Baselines, baselines_of
 from api.caching import CONTENT_CACHING, etag_of, not_modified
 from api.exports import MEDIA_TYPES, ExportFormat, exported
 from api.paging import DEFAULT_PAGE, MAX_PAGE, CursorQuery, Limit, decode_cursor, encode_cursor
@@ -18,6 +19,8 @@ from api.routes.runs import RunPath
 from api.routes.subjects import HashPath, IfNoneMatch
 from api.routing import GuardedRouter
 from api.schemas.measurements import (
+    BaselineDocument,
+    BaselinesDocument,
     CandidateDocument,
     Front,
     FrontPointDocument,
@@ -215,6 +218,29 @@ async def get_run_series(run_id: RunPath, services: ServicesOf) -> Series:
         hypervolume=[VolumeDocument.of(found) for found in volume.volumes],
         reference_ms=volume.reference_ms,
         reference_bytes=volume.reference_bytes,
+    )
+
+
+@routes.get(
+    "/v1/runs/{run_id}/baselines", Access.USER, summary="What a run is held against",
+    problems=(404,), response_model=BaselinesDocument,
+)  # fmt: skip
+async def get_run_baselines(run_id: RunPath, services: ServicesOf) -> BaselinesDocument:
+    """Each other variant of the run's layer by its fastest kernel on the same device in the same
+    state, whichever run measured it. `high-level` (plain loops) and `im2col` (windows copied,
+    then a matrix product) are listed even where nobody has: then `point` is null."""
+    farm = services.farm
+
+    def look() -> tuple[Baselines, str]:
+        run = farm.runs.run(run_id)
+        best = farm.fronts.fastest(Selection(run_id=run_id))
+        names = {} if best is None else farm.catalogue.device_names([best.device_id])
+        return baselines_of(farm, run, best), next(iter(names.values()), "")
+
+    found, name = await services.database(look)
+    return BaselinesDocument(
+        best=None if found.best is None else FrontPointDocument.of(found.best, name),
+        baselines=[BaselineDocument.of(other, name) for other in found.others],
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from api.baselines import Baseline
 from api.schemas.solving import Hash
 from db.codecs import encode_outcome
 from db.farm.fronts import StudiedPoint
@@ -189,6 +190,36 @@ class Front(BaseModel):
     smallest: FrontPointDocument | None
     measured: int = Field(description="Measurements of every kind that were looked at")
     outcomes: dict[str, int]
+
+
+class BaselineDocument(BaseModel):
+    """Another way to compute the layer of a run, by its fastest kernel on the run's device."""
+
+    variant: str
+    description: str
+    point: FrontPointDocument | None = Field(description="Null where none has been timed yet")
+    run: str | None = Field(description="That measured it; null for what was tuned without one")
+    time_over_best: float | None = Field(description="Its time over that of the run's best kernel")
+
+    @classmethod
+    def of(cls, found: Baseline, device_name: str) -> BaselineDocument:
+        """The document of a baseline."""
+        point = found.point
+        return cls(
+            variant=found.variant,
+            description=found.description,
+            point=None if point is None else FrontPointDocument.of(point, device_name),
+            run=found.run_id,
+            time_over_best=found.time_over_best,
+        )
+
+
+class BaselinesDocument(BaseModel):
+    """The best kernel of a run and what it is held against: measured ones fastest first, then
+    those that are still to be measured. None for a program that is no layer."""
+
+    best: FrontPointDocument | None
+    baselines: list[BaselineDocument]
 
 
 class ImprovementDocument(BaseModel):

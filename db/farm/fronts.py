@@ -7,12 +7,26 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, select
+from sqlalchemy.orm import aliased
 
 from db.farm.checking import checked_integer, checked_number
 from db.farm.selection import Selection, conditions_of, studies_of
 from db.front_walk import front_corners, front_rows
 from db.tables import MeasurementRow, StudyRow
 from db.transactions import Transactions
+
+#: In the order of the fields of :class:`StudiedPoint`.
+_COLUMNS = (
+    MeasurementRow.time_ms,
+    MeasurementRow.memory_bytes,
+    MeasurementRow.candidate_id,
+    MeasurementRow.id,
+    MeasurementRow.study_id,
+    StudyRow.program_hash,
+    StudyRow.variant,
+    StudyRow.device_id,
+    MeasurementRow.started_at,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +67,37 @@ class Fronts:
         front = self.front(selection)
         return next((p for p in front if most_bytes is None or p.memory_bytes <= most_bytes), None)
 
+    def fastest_by_program(self, selection: Selection) -> dict[str, StudiedPoint]:
+        """The fastest candidate of each program that has one, by the program's hash; of equals
+        the smallest. One step into the index for each study, however much was measured."""
+        row, study = MeasurementRow, StudyRow
+        inner = aliased(MeasurementRow)
+        best = (
+            select(inner.id)
+            .where(
+                inner.study_id == study.id,
+                inner.time_ms.is_not(None),
+                *conditions_of(selection, inner),
+            )
+            .order_by(inner.time_ms, inner.memory_bytes, inner.candidate_id)
+            .limit(1)
+            .correlate(study)
+            .scalar_subquery()
+        )
+        rows = (
+            select(*_COLUMNS)
+            .select_from(study)
+            .join(row, row.id == best)
+            .where(study.id.in_(studies_of(selection)))
+            .order_by(row.time_ms, row.memory_bytes, row.candidate_id)
+        )
+        found: dict[str, StudiedPoint] = {}
+        with self._transactions.read() as session:
+            for values in session.execute(rows):
+                point = StudiedPoint(*values)
+                found.setdefault(point.program_hash, point)
+        return found
+
     def smallest(
         self, selection: Selection, *, most_ms: float | None = None
     ) -> StudiedPoint | None:
@@ -71,17 +116,7 @@ def front_statement(selection: Selection) -> Select[*tuple[Any, ...]]:
         studies_of(selection), lambda measured: conditions_of(selection, measured)
     )
     return (
-        select(
-            row.time_ms,
-            row.memory_bytes,
-            row.candidate_id,
-            row.id,
-            row.study_id,
-            study.program_hash,
-            study.variant,
-            study.device_id,
-            row.started_at,
-        )
+        select(*_COLUMNS)
         .join(study, study.id == row.study_id)
         .join(corners, front_rows(corners))
         .where(*conditions_of(selection))

@@ -174,6 +174,10 @@ class AsyncClient:
         """How the run got better."""
         return await self._exchange(calls.run_series(run))
 
+    async def run_baselines(self, run: str) -> documents.BaselinesDocument:
+        """Other ways to compute the run's layer on its device, beside its best kernel."""
+        return await self._exchange(calls.run_baselines(run))
+
     # What was measured
 
     def measurements(

@@ -277,6 +277,11 @@ def run_series(run: str) -> Call[documents.Series]:
     return _get(f"/v1/runs/{part(run)}/series", documents.Series)
 
 
+def run_baselines(run: str) -> Call[documents.BaselinesDocument]:
+    """What the best kernel of a run is held against."""
+    return _get(f"/v1/runs/{part(run)}/baselines", documents.BaselinesDocument)
+
+
 def run_events(run: str, after: int) -> Call[dict[str, Any]]:
     """What happens to a run, from behind an event on."""
     call = _get(f"/v1/runs/{part(run)}/events", dict[str, Any])

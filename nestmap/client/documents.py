@@ -391,6 +391,23 @@ class Front(TypedDict):
     outcomes: dict[str, int]
 
 
+class BaselineDocument(TypedDict):
+    """Another way to compute the layer of a run, by its fastest kernel on the run's device."""
+
+    variant: str
+    description: str
+    point: FrontPointDocument | None
+    run: str | None
+    time_over_best: float | None
+
+
+class BaselinesDocument(TypedDict):
+    """The best kernel of a run and what it is held against."""
+
+    best: FrontPointDocument | None
+    baselines: list[BaselineDocument]
+
+
 class StudyDocument(TypedDict):
     """One search for one program on one state of a device."""
 

@@ -178,6 +178,10 @@ class Client:
         """How the run got better."""
         return self._exchange(calls.run_series(run))
 
+    def run_baselines(self, run: str) -> documents.BaselinesDocument:
+        """Other ways to compute the run's layer on its device, beside its best kernel."""
+        return self._exchange(calls.run_baselines(run))
+
     # What was measured
 
     def measurements(

@@ -12,9 +12,11 @@ from api.dashboard.page_routes import PageRouter
 from api.dashboard.rendering import render
 from api.dashboard.views.networks import (
     LayerFront,
+    in_reading_order,
     layer_key,
     measured_layers,
-    newest_runs,
+    merged_front,
+    runs_by_layer,
     sum_of,
 )
 from api.problems import not_found
@@ -28,7 +30,10 @@ from mapper.layer_spec import LAYER_SCHEMA, LayerSpec
 #: Runs that are looked through for layers, and stored layers that are listed.
 RUNS_LOOKED_AT = 1_000
 LAYERS_SHOWN = 100
+#: Of one layer, the newest ones.
+RUNS_MERGED = 16
 SetPath = Annotated[str, Path(max_length=64)]
+_Runs = dict[str, tuple[Run, ...]]
 
 routes = PageRouter()
 
@@ -57,26 +62,24 @@ async def show_network(name: SetPath, request: Request, services: ServicesOf) ->
     return render(request, "network.html", network=found, layers=layers, sum=sum_of(layers))
 
 
-def _look(farm: Farm) -> tuple[dict[str, Run], list[LayerFront]]:
-    runs = newest_runs(farm.runs.page(limit=RUNS_LOOKED_AT))
+def _look(farm: Farm) -> tuple[_Runs, list[LayerFront]]:
+    runs = runs_by_layer(farm.runs.page(limit=RUNS_LOOKED_AT))
     stored: list[LayerFront] = []
     for document in farm.catalogue.documents((LAYER_SCHEMA,), limit=LAYERS_SHOWN):
         layer = LayerSpec.from_json(json.loads(document.json_text))
         stored.append(_row(farm, runs, layer.name, f"/layers/{document.hash}", layer, 1))
-    return runs, stored
+    return runs, sorted(stored, key=lambda row: in_reading_order(row.name))
 
 
 def _layers(farm: Farm, network: LayerSet) -> list[LayerFront]:
-    runs = newest_runs(farm.runs.page(limit=RUNS_LOOKED_AT))
+    runs = runs_by_layer(farm.runs.page(limit=RUNS_LOOKED_AT))
     return [
         _row(farm, runs, row.layer.name, f"/layers/{row.layer.name}", row.layer, row.count)
         for row in network.layers
     ]
 
 
-def _row(
-    farm: Farm, runs: dict[str, Run], name: str, path: str, layer: LayerSpec, count: int
-) -> LayerFront:
-    run = runs.get(layer_key(layer))
-    front = () if run is None else farm.fronts.front(Selection(run_id=run.id))
-    return LayerFront(name, path, layer, count, run, front)
+def _row(farm: Farm, runs: _Runs, name: str, path: str, layer: LayerSpec, count: int) -> LayerFront:
+    own = runs.get(layer_key(layer), ())[:RUNS_MERGED]
+    front = merged_front(farm.fronts.front(Selection(run_id=run.id)) for run in own)
+    return LayerFront(name, path, layer, count, own[0] if own else None, front)

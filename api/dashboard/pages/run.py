@@ -10,24 +10,28 @@ from fastapi import Query, Request
 from starlette.responses import JSONResponse, Response
 
 from api.auth import Access
+from api.baselines import Baselines, baselines_of
 from api.dashboard.candidates import load_candidate, predicted
-from api.dashboard.page_routes import PageRouter
+from api.dashboard.forms import form_fields
+from api.dashboard.page_routes import PageRouter, see_other
 from api.dashboard.rendering import render
 from api.dashboard.views.budgets import fastest_within, parsed_size
 from api.dashboard.views.devices import title_of
 from api.dashboard.views.points import axes, cloud_columns, conditions_of, detail
-from api.dashboard.views.references import References, layer_of, references
+from api.dashboard.views.references import References, references
+from api.dashboard.views.reproduction import baseline_commands
 from api.dashboard.views.rooflines import attained, compute_units_of, roofs
-from api.dashboard.views.runs import RunLine, outcome_counts, run_line
+from api.dashboard.views.runs import RunLine, outcome_counts, run_line, subject_text
+from api.layer_programs import layer_of
 from api.problems import ProblemError, not_found
 from api.routes.runs import RunPath
 from api.routing import GuardedRouter
-from api.services import ServicesOf
+from api.services import PrincipalOf, ServicesOf
 from db.farm.farm import Farm
 from db.farm.fronts import StudiedPoint
 from db.farm.measurements import Improvement
 from db.farm.overviews import Failure, Point
-from db.farm.run_records import OwnedStudy
+from db.farm.run_records import NewRun, OwnedStudy, Run
 from db.farm.selection import Selection
 from db.records import CandidateRecord
 from mapper.errors import Problem
@@ -41,6 +45,8 @@ MOST_LINES = 1_000
 #: Steps of the best time that the page's table lists.
 MOST_IMPROVEMENTS = 200
 _AT_ONCE = 1_000
+#: That a run of baselines measures: a layer in a variant is near its best by then, not at it.
+BASELINE_CANDIDATES = 60
 
 routes = PageRouter()
 data = GuardedRouter("dashboard")
@@ -56,6 +62,7 @@ class _RunPage:
     failures: tuple[Failure, ...]
     improvements: tuple[Improvement, ...]
     references: References | None
+    baselines: Baselines
     newest_event: int
 
 
@@ -82,6 +89,9 @@ async def show_run(
         failures=found.failures,
         improvements=found.improvements,
         references=found.references,
+        baselines=found.baselines,
+        baseline_candidates=BASELINE_CANDIDATES,
+        baseline_command=_command(request, found),
         budget=budget,
         bytes_allowed=bytes_allowed,
         within=None if bytes_allowed is None else fastest_within(found.front, bytes_allowed),
@@ -92,6 +102,48 @@ async def show_run(
             "event": found.newest_event,
             "operations": None if found.layer is None else found.layer.operations,
         },
+    )
+
+
+def _command(request: Request, found: _RunPage) -> str:
+    """What measures the baselines that are missing, from a shell; empty where none is."""
+    run, missing = found.line.run, found.baselines.missing
+    if not missing:
+        return ""
+    url = str(request.base_url).rstrip("/")
+    subject = run.request["subject"]
+    return baseline_commands(subject, missing, run.board_id, BASELINE_CANDIDATES, url)
+
+
+@routes.post("/runs/{run_id}/baselines")
+async def measure_baseline(
+    run_id: RunPath, request: Request, services: ServicesOf, principal: PrincipalOf
+) -> Response:
+    """Make a run of the ``variant`` of the form, a baseline that is missing, on the same device
+    by the same protocol; then its page."""
+    variant = (await form_fields(request)).get("variant", "")
+    found = await services.database(_look, services.farm, run_id)
+    missing = found.baselines.missing
+    if variant not in missing:
+        allowed = ", ".join(missing) or "there is none"
+        problem = Problem("/variant", "no baseline that is missing", variant[:64], allowed)
+        raise ProblemError("invalid-input", problem.message, [problem])
+    new = baseline_run(found.line.run, variant, principal.id)
+    made = await services.database(services.farm.runs.create, new)
+    services.sweeper.ring_work()
+    return see_other(f"/runs/{made.value.id}")
+
+
+def baseline_run(run: Run, variant: str, principal: str) -> NewRun:
+    """A run of the same layer in another variant, measured as the run was."""
+    kept = ("subject", "mode", "protocol")
+    asked = {name: run.request[name] for name in kept if name in run.request}
+    return NewRun(
+        board_id=run.board_id,
+        label=f"{variant} of {subject_text(run.request['subject'])}"[:200],
+        principal=principal,
+        request={**asked, "variants": [variant], "strategy": "auto", "seed": 0},
+        budget_candidates=BASELINE_CANDIDATES,
     )
 
 
@@ -115,6 +167,7 @@ def _look(farm: Farm, run_id: str) -> _RunPage:
         failures=farm.overviews.failures(selection),
         improvements=improvements,
         references=references(farm, run, studies, front, first),
+        baselines=baselines_of(farm, run, front[0] if front else None),
         newest_event=newest_event,
     )
 
@@ -210,7 +263,8 @@ async def get_matching(
     problems=(404,), include_in_schema=False,
 )  # fmt: skip
 async def get_roofline(run_id: RunPath, services: ServicesOf) -> Response:
-    """Kernels of the front with roofs from the cost model, which a solver child fits."""
+    """Kernels of the front and the baselines with roofs from the cost model, which a solver
+    child fits."""
     run = await services.database(services.farm.runs.run, run_id)
     layer = layer_of(run.request.get("subject", {}))
     front = await services.database(services.farm.fronts.front, Selection(run_id=run_id))
@@ -220,9 +274,14 @@ async def get_roofline(run_id: RunPath, services: ServicesOf) -> Response:
     answer = await predicted(services, best)
     units = compute_units_of(best.profile())
     found = roofs(answer.end["constants"], units)
+    baselines = await services.database(baselines_of, services.farm, run, front[0])
+    of_front = {point.candidate_id for point in front}
+    points = [one.point for one in baselines.others if one.point is not None]
+    others = [point for point in points if point.candidate_id not in of_front]
     return JSONResponse(
         {
-            "points": attained(front, layer.operations),
+            "points": attained(front, layer.operations)
+            + attained(others, layer.operations, baseline=True),
             "operations_per_s": found.operations_per_s,
             "bytes_per_s": found.bytes_per_s,
             "compute_units": units,

@@ -3,6 +3,7 @@
 
 import { announce, showTimes } from "./app.js";
 import { saveBlob } from "./charts.js";
+import { installTableFiles } from "./tables.js";
 
 /** How often each part was asked for. @type {Map<string, number>} */
 const asked = new Map();
@@ -118,17 +119,6 @@ function installTrees() {
   });
 }
 
-/**
- * A table as CSV: what `data-value` says, else the text.
- * @param {HTMLTableElement} table
- */
-function tableAsCsv(table) {
-  return [...table.rows].map((row) => [...row.cells].map((cell) => {
-    const text = (cell.dataset.value ?? cell.textContent ?? "").trim().replaceAll(/\s+/g, " ");
-    return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  }).join(",")).join("\r\n") + "\r\n";
-}
-
 const PAINT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity"];
 
 /**
@@ -175,22 +165,17 @@ async function figureAsPng(figure) {
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
-function installFiles() {
+function installPictures() {
   document.addEventListener("click", async (event) => {
-    const button = event.target instanceof Element
-      ? event.target.closest("[data-png], [data-csv]") : null;
+    const button = event.target instanceof Element ? event.target.closest("[data-png]") : null;
     if (!(button instanceof HTMLElement)) return;
-    const name = button.dataset.name ?? "nestmap";
-    const table = document.getElementById(button.dataset.csv ?? "");
-    if (table instanceof HTMLTableElement) {
-      saveBlob(`${name}.csv`, new Blob([tableAsCsv(table)], { type: "text/csv" }));
-    }
     const figure = document.getElementById(button.dataset.png ?? "");
     const blob = figure ? await figureAsPng(figure) : null;
-    if (blob) saveBlob(`${name}.png`, blob);
+    if (blob) saveBlob(`${button.dataset.name ?? "nestmap"}.png`, blob);
   });
 }
 
 installSwapping();
 installTrees();
-installFiles();
+installPictures();
+installTableFiles();

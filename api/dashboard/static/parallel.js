@@ -48,7 +48,8 @@ export class Parallel {
       let narrowed = false;
       for (const series of model.getSeries()) {
         const active = series.getRawIndicesByActiveState("active");
-        narrowed ||= active.length > 0;
+        // Where no span is brushed every line is neither.
+        narrowed ||= active.length > 0 || series.getRawIndicesByActiveState("inactive").length > 0;
         for (const index of active) everything.push(series.option.data[index]?.id ?? null);
       }
       this.kept(narrowed ? everything.filter((id) => id !== null) : null);

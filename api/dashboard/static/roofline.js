@@ -1,4 +1,4 @@
-// Kernels of the front below the roofs of their device, in a figure and a table.
+// Kernels of the front, and the baselines, below the roofs of their device, in a figure and a table.
 
 import { element, fetchJson } from "./app.js";
 import { colour, figure, look, savePng, tooltip } from "./charts.js";
@@ -36,6 +36,7 @@ export function installRoofline(run) {
       fillTable(found);
       note.textContent = explained(found);
       save?.removeAttribute("hidden");
+      document.querySelector("[data-save-rates]")?.removeAttribute("hidden");
     } catch (error) {
       note.textContent = `The roofs could not be had: ${/** @type {Error} */ (error).message}`;
       button.disabled = false;
@@ -63,7 +64,9 @@ function explained(found) {
 /** @param {any} found */
 function option(found) {
   const { axis, ink } = look();
-  const variants = [...new Set(found.points.map((/** @type {any} */ p) => p.variant))].sort();
+  /** @type {(point: any) => string} */
+  const groupOf = (point) => (point.baseline ? `${point.variant}, baseline` : point.variant);
+  const groups = [...new Set(found.points.map(groupOf))].sort();
   const per = found.points.map((/** @type {any} */ p) => p.per_byte);
   const ridge = found.operations_per_s && found.bytes_per_s ? found.operations_per_s / found.bytes_per_s : null;
   const left = Math.min(...per, ridge ?? Infinity) / 3;
@@ -75,7 +78,7 @@ function option(found) {
   const heights = [...rates, ...stairs.map(([, y]) => y)];
   return {
     grid: { left: 92, right: 20, top: 34, bottom: 44 },
-    legend: { top: 0, textStyle: { color: ink }, data: [...variants, ...(stairs.length ? ["roofs"] : [])] },
+    legend: { top: 0, textStyle: { color: ink }, data: [...groups, ...(stairs.length ? ["roofs"] : [])] },
     xAxis: { type: "log", min: left, max: right, ...axis, splitLine: { show: false }, name: "operations per allocated byte", nameLocation: "middle", nameGap: 28, axisLabel: { ...axis.axisLabel, formatter: (/** @type {number} */ v) => trimmed(significant(v)) } },
     yAxis: { type: "log", min: Math.min(...heights) / 2, max: Math.max(...heights) * 2, ...axis, axisLabel: { ...axis.axisLabel, formatter: (/** @type {number} */ v) => trimmed(rate(v, "FLOP/s")) } },
     tooltip: {
@@ -87,9 +90,9 @@ function option(found) {
     },
     series: [
       { name: "roofs", type: "line", data: stairs, showSymbol: false, lineStyle: { color: ink, width: 2 }, itemStyle: { color: ink } },
-      ...variants.map((name, number) => ({
-        name, type: "scatter", symbolSize: 9, itemStyle: { color: colour(`--series-${(number % 7) + 1}`) },
-        data: found.points.filter((/** @type {any} */ p) => p.variant === name).map((/** @type {any} */ p) => ({ value: [p.per_byte, p.per_s], point: p })),
+      ...groups.map((name, number) => ({
+        name, type: "scatter", symbolSize: 9, symbol: name.endsWith(", baseline") ? "diamond" : "circle", itemStyle: { color: colour(`--series-${(number % 7) + 1}`) },
+        data: found.points.filter((/** @type {any} */ p) => groupOf(p) === name).map((/** @type {any} */ p) => ({ value: [p.per_byte, p.per_s], point: p })),
       })),
     ],
   };
@@ -99,17 +102,18 @@ function option(found) {
 function fillTable(found) {
   const place = document.querySelector("[data-roofline-table]");
   if (!(place instanceof HTMLElement)) return;
-  const head = ["Kernel", "Rate", "Operations per byte", "Of the roof"].map((text, number) =>
-    element("th", { scope: "col", class: number ? "number" : "" }, text));
+  const head = ["Kernel", "Variant", "Rate", "Operations per byte", "Of the roof"].map((text, number) =>
+    element("th", { scope: "col", class: number > 1 ? "number" : "" }, text));
   const rows = found.points.map((/** @type {any} */ point) => {
     const roof = Math.min(found.operations_per_s ?? Infinity, point.per_byte * (found.bytes_per_s ?? Infinity));
     const share = Number.isFinite(roof) ? `${((point.per_s / roof) * 100).toFixed(0)} %` : "–";
     return element("tr", {},
-      element("th", { scope: "row" }, element("a", { class: "mono", href: `/candidates/${point.candidate}` }, point.candidate.slice(0, 10))),
-      element("td", { class: "number" }, rate(point.per_s, "FLOP/s")),
-      element("td", { class: "number" }, significant(point.per_byte)),
+      element("th", { scope: "row", "data-value": point.candidate }, element("a", { class: "mono", href: `/candidates/${point.candidate}` }, point.candidate.slice(0, 10))),
+      element("td", {}, point.baseline ? `${point.variant}, baseline` : point.variant),
+      element("td", { class: "number", "data-value": String(point.per_s) }, rate(point.per_s, "FLOP/s")),
+      element("td", { class: "number", "data-value": String(point.per_byte) }, significant(point.per_byte)),
       element("td", { class: "number" }, share));
   });
-  place.replaceChildren(element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)));
+  place.replaceChildren(element("table", { id: "roofline-table" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)));
   place.hidden = false;
 }

@@ -14,6 +14,7 @@ import { Details, PointTable } from "./run_table.js";
 import { Tip } from "./run_tip.js";
 import { budgetOf, choicesOf, searchOf } from "./run_url.js";
 import { Scatter } from "./scatter.js";
+import { installTableFiles } from "./tables.js";
 
 const NEWS_MS = 300;
 const FRAGMENTS_MS = 3_000;
@@ -464,6 +465,7 @@ async function start() {
   installControls();
   installActions();
   installRoofline(about.run);
+  installTableFiles();
   showAxes();
   points = new Points(await fetchJson(`/dashboard/runs/${about.run}/points`));
   if (choices.at) {

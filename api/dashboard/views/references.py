@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from db.farm.farm import Farm
@@ -10,9 +10,6 @@ from db.farm.fronts import StudiedPoint
 from db.farm.measurements import Improvement
 from db.farm.run_records import OwnedStudy, Run
 from db.farm.selection import Selection
-from mapper.errors import InputError
-from mapper.layer_sets import is_layer_name, layer_of_name
-from mapper.layer_spec import LayerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +32,6 @@ class References:
     others: tuple[Reference, ...]
 
 
-def layer_of(subject: Mapping[str, object]) -> LayerSpec | None:
-    """The layer that a run's subject is; None for programs."""
-    name = subject.get("name")
-    if isinstance(name, str) and is_layer_name(name):
-        return layer_of_name(name)
-    document = subject.get("document")
-    if not isinstance(document, dict) or "channels" not in document:
-        return None
-    try:
-        return LayerSpec.from_json({"name": "layer", **document})
-    except InputError:
-        return None
-
-
 def references(
     farm: Farm,
     run: Run,
@@ -56,8 +39,8 @@ def references(
     front: Sequence[StudiedPoint],
     first: Improvement | None,
 ) -> References | None:
-    """The ``first`` valid candidate, the typical one, the best of each other variant, and the best
-    that was ever measured for these programs on any device. None before there is a best."""
+    """The ``first`` valid candidate, the typical one, the smallest, and the best that was ever
+    measured for these programs on any device. None before there is a best."""
     if not front:
         return None
     best, selection = front[0], Selection(run_id=run.id)
@@ -77,13 +60,6 @@ def references(
     smallest = front[-1]
     add("Smallest kernel", "of the front", smallest.time_ms, smallest.memory_bytes,
         smallest.candidate_id)  # fmt: skip
-    for study in studies:
-        if study.study_id == best.study_id:
-            continue
-        fastest = farm.fronts.fastest(Selection(study_ids=frozenset({study.study_id})))
-        if fastest is not None and study.variant:
-            add(f"Best of variant {study.variant}", "in this run", fastest.time_ms,
-                fastest.memory_bytes, fastest.candidate_id)  # fmt: skip
     programs = frozenset(study.program_hash for study in studies)
     if programs:
         ever = farm.fronts.fastest(Selection(programs=programs))

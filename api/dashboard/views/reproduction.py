@@ -1,10 +1,10 @@
-"""The lines that repeat a candidate on a command line."""
+"""Lines for a shell that repeat what a page shows, or measure what it lacks."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -32,6 +32,27 @@ def kernel_command(
     # The limits of a device by name; of one that is described, those of this host's.
     command += ["--device", device if isinstance(device, str) else "host"]
     lines.append(shlex.join([*command, "--out", "kernel.cl"]))
+    return "\n".join(lines)
+
+
+def baseline_commands(
+    subject: Mapping[str, Any],
+    variants: Sequence[str],
+    device_id: str,
+    candidates: int,
+    url: str,
+) -> str:
+    """For each variant a ``nestmap tune`` that measures a layer on a device of the service. They
+    are runs of their own: what is slow to solve holds up no other."""
+    lines: list[str] = []
+    name = subject.get("name")
+    if not isinstance(name, str):
+        name = "layer.json"
+        lines.append(_file(name, subject["document"]))
+    for variant in variants:
+        command = ["nestmap", "tune", name, "--url", url, "--device", device_id]
+        command += ["--variant", variant, "--candidates", str(candidates)]
+        lines.append(shlex.join(command))
     return "\n".join(lines)
 
 

@@ -42,8 +42,10 @@ def compute_units_of(profile: str | Mapping[str, Any]) -> int:
     return units if isinstance(units, int) and units > 0 else 1
 
 
-def attained(front: Sequence[StudiedPoint], operations: int) -> list[dict[str, Any]]:
-    """Each kernel of a front: its rate, and its operations for each byte that it allocates. Every
+def attained(
+    kernels: Sequence[StudiedPoint], operations: int, *, baseline: bool = False
+) -> list[dict[str, Any]]:
+    """Each kernel with its rate, and its operations for each byte that it allocates. Every
     allocated byte is moved once at least, so that the true intensity is no higher."""
     return [
         {
@@ -53,7 +55,8 @@ def attained(front: Sequence[StudiedPoint], operations: int) -> list[dict[str, A
             "variant": point.variant or "program",
             "per_byte": operations / point.memory_bytes,
             "per_s": operations / point.time_ms * 1e3,
+            "baseline": baseline,
         }
-        for point in front
+        for point in kernels
         if point.memory_bytes > 0 and point.time_ms > 0
     ]

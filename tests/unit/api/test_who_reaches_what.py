@@ -74,6 +74,7 @@ ACCESS = {
     "POST /v1/runs/{run_id}/cancel": USERS,
     "GET /v1/runs/{run_id}/events": USERS,
     "GET /v1/runs/{run_id}/series": USERS,
+    "GET /v1/runs/{run_id}/baselines": USERS,
     "GET /v1/candidates/{candidate_id}": USERS,
     "GET /v1/studies": USERS,
     "GET /v1/studies/{study_id}": USERS,

@@ -44,6 +44,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "kernel_of_hash": ("0",), "add_layer": ({},), "add_program": ("text",),
     "create_run": ("dev_1", "vgg16/7", {}, None), "runs": ({},), "run": ("run_1",),
     "step_run": ("run_1", "pause"), "run_series": ("run_1",), "run_events": ("run_1", 3),
+    "run_baselines": ("run_1",),
     "measurements": ({}, True), "export": ("csv", {}), "front": ({},), "candidate": ("0",),
     "studies": (), "study": (1,), "devices": (None,), "device": ("dev_1",),
     "set_device": ("dev_1", "disable", "why"), "create_enrolment": ("pocl", 60.0),

@@ -12,7 +12,13 @@ from api.dashboard.pages.run import MOST_POINTS
 from api.dashboard.views.budgets import fastest_within
 from api.dashboard.views.devices import STALE_S, device_line
 from api.dashboard.views.histories import history_view
-from api.dashboard.views.networks import LayerFront, layer_key, sum_of
+from api.dashboard.views.networks import (
+    LayerFront,
+    in_reading_order,
+    layer_key,
+    merged_front,
+    sum_of,
+)
 from api.dashboard.views.points import conditions_of, detail
 from api.dashboard.views.rooflines import roofs
 from api.dashboard.views.staircases import staircase
@@ -188,3 +194,17 @@ def test_a_layer_is_the_same_whatever_it_is_called():
     renamed = type(layer).from_json({**layer.to_json(), "name": "conv1_1"})
     assert layer_key(layer) == layer_key(renamed)
     assert layer_key(layer) != layer_key(layer_of_name("vgg16/7"))
+
+
+def test_fronts_of_several_runs_become_one():
+    first = (point(1.0, 300), point(4.0, 100))
+    second = (point(2.0, 200), point(4.0, 100), point(5.0, 90))
+    assert merged_front([first, second]) == (first[0], second[0], first[1], second[2])
+    assert merged_front([]) == ()
+    assert merged_front([first, (point(0.5, 50),)]) == (point(0.5, 50),)
+
+
+def test_names_are_in_the_order_in_which_people_count():
+    names = ["conv10", "Conv9", "a/2/1", "a/10", "7", "", "conv9b"]
+    in_order = ["", "7", "a/2/1", "a/10", "Conv9", "conv9b", "conv10"]
+    assert sorted(names, key=in_reading_order) == in_order

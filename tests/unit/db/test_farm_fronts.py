@@ -119,6 +119,27 @@ def test_every_front_equals_the_oracle(farm: Farm, count: int, values: int):
         ]
 
 
+def test_the_fastest_of_each_program_equals_the_oracle(farm: Farm):
+    studies, points = filled(farm, 60, 6)
+    program_of = {study.id: study.program_hash for study in studies}
+    early = Selection(until=NOW + timedelta(minutes=30))
+    first = Selection(device_ids=frozenset({studies[0].device_id}))
+    for selection, fits in (
+        (Selection(), lambda p: True),
+        (first, lambda p: p[3] != studies[2].id),
+        (early, lambda p: p[4] < 30),
+        (Selection(study_ids=frozenset()), lambda p: False),
+    ):
+        expected: dict[str, Point] = {}
+        for p in sorted(filter(fits, points), key=lambda p: p[:3]):
+            expected.setdefault(program_of[p[3]], p)
+        found = farm.fronts.fastest_by_program(selection)
+        assert {
+            program: (point.time_ms, point.memory_bytes, point.candidate_id, point.study_id)
+            for program, point in found.items()
+        } == {program: p[:4] for program, p in expected.items()}
+
+
 def test_the_best_within_a_bound_equals_the_oracle(farm: Farm):
     _, points = filled(farm, 50, 9)
     for bound in range(-1, 10):
