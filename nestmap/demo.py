@@ -39,11 +39,11 @@ from nestmap.tuning.output import write_best
 from nestmap.tuning.policy import INPUT_SEED, TimeoutPolicy
 from nestmap.tuning.reference import make_workload
 from nestmap.tuning.run import Budget, tune
+from nestmap.tuning.starting_points import tuned_variants
 from worker.measuring import MeasuringChild
 
 #: 512 channels of 14 x 14 to 512 filters of 3 x 3: nearly a gigaflop, yet seconds a candidate.
 LAYER = "vgg16/24"
-VARIANTS = ("partial", "direct")
 #: More than the time allows on two cores; with more cores the demo ends sooner.
 CANDIDATES = 400
 _TIMEOUTS = TimeoutPolicy(least_s=6.0, most_s=30.0, factor=10.0)
@@ -52,14 +52,16 @@ _TIMEOUTS = TimeoutPolicy(least_s=6.0, most_s=30.0, factor=10.0)
 def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
     """Tune, compare, print; NEGATIVE if nothing was measured right."""
     layer = named_layer(LAYER)
-    subjects = tuple(subject_of_layer(layer, variant) for variant in VARIANTS)
     budget = Budget(CANDIDATES, seconds)
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(
-        f"{LAYER}: {layer.channels} x {layer.height} x {layer.width} to {layer.filters} filters, "
-        f"{layer.operations / 1e9:.2f} GFLOP; {', '.join(VARIANTS)}; {seconds:.0f} s of tuning"
-    )
     with MeasuringChild(device) as child, Store.open(folder / "demo.sqlite3") as store:
+        variants = tuned_variants(child.facts())
+        subjects = tuple(subject_of_layer(layer, variant) for variant in variants)
+        write_text(
+            f"{LAYER}: {layer.channels} x {layer.height} x {layer.width} to {layer.filters} "
+            f"filters, {layer.operations / 1e9:.2f} GFLOP; {', '.join(variants)}; "
+            f"{seconds:.0f} s of tuning"
+        )
         with ProgressDisplay(Console(stderr=True), budget) as display:
             result = tune(
                 subjects,

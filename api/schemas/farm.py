@@ -63,7 +63,8 @@ class RunRequest(Strict):
         | None
     ) = Field(
         default=None,
-        description="Of a layer, each a study of its own: direct and partial if absent",
+        description="Of a layer, each a study of its own; if absent direct, partial and what "
+        "suits the device: blocked and blocked-in-place for processors, else tiled",
     )
     mode: Literal["strict", "paper"] = "strict"
     strategy: Literal["auto", "guided", "random"] = Field(

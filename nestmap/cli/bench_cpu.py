@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nestmap.cli.bench_gpu import (
-    DEFAULT_VARIANTS,
     CandidatesOption,
     JournalOption,
     LayersOption,
@@ -31,6 +30,9 @@ from nestmap.cli.output import note, write_json, write_table, write_text
 if TYPE_CHECKING:
     from nestmap.kernel_bench.cpu import CpuRow
     from nestmap.kernel_bench.libraries import Library
+
+#: What is searched in unless variants are named: each work-item alone, on a core's vectors.
+CPU_VARIANTS = ("blocked", "blocked-in-place")
 
 
 def cpu(
@@ -84,7 +86,7 @@ def cpu(
         run_search(
             chosen,
             device,
-            tuple(variant or DEFAULT_VARIANTS),
+            tuple(variant or CPU_VARIANTS),
             (tune, candidates),
             1,
             journal or out.with_suffix(".journal.ndjson"),

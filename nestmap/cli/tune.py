@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from nestmap.tuning.run import MakeStrategy, TuningResult
     from worker.devices.interface import MeasuringDevice
 
-#: Variants of a layer that are tuned unless others are asked for.
-TUNED_VARIANTS = ("direct", "partial")
 NULL_DEVICE = "null"
 STRATEGIES = ("guided", "random")
 #: What a service's runs know nothing of.
@@ -97,6 +95,7 @@ def tune(
     from rich.console import Console
 
     from db.store import Store
+    from nestmap.subjects import load_subject
     from nestmap.tuning.baselines import compare_with_baselines
     from nestmap.tuning.display import ProgressDisplay
     from nestmap.tuning.output import write_best
@@ -110,13 +109,15 @@ def tune(
         seconds = 60.0
     budget = Budget(candidates, seconds)
     terminal = Console(stderr=True)
+    first = load_subject(x, variant[0] if variant else None)
+    first.require_program()
     if (service := service_at(url, token_file)) is not None:
-        from nestmap.cli.remote_tune import RemoteRun, tune_there
+        from nestmap.cli.remote_tune import RemoteRun, device_of, tune_there
 
         refuse_remote(**given_on_command_line(context, *_LOCAL_OPTIONS))
-        subjects = _subjects(x, variant)
-        wanted = RemoteRun(subjects, device, stand_in or (), budget, seed, strategy, detach)
         with service, asking():
+            subjects = _subjects(first, variant, device_of(service, device)["facts"])
+            wanted = RemoteRun(subjects, device, stand_in or (), budget, seed, strategy, detach)
             result, run = tune_there(service, wanted, ProgressDisplay(terminal, budget))
         if result is None:
             raise typer.Exit(ExitCode.INTERRUPTED)
@@ -127,10 +128,10 @@ def tune(
     if stand_in or detach:
         option = "--stand-in" if stand_in else "--detach"
         raise InputError(Problem(option, "is for a service", "", "with --url"))
-    subjects = _subjects(x, variant)
-    layer = subjects[0].layer
     spec = device or "host"
     with _open_device(spec) as opened, Store.open(db) as store:
+        subjects = _subjects(first, variant, opened.facts())
+        layer = subjects[0].layer
         with ProgressDisplay(terminal, budget) as display:
             result = run_tuning(
                 subjects,
@@ -204,16 +205,16 @@ def _write_result(
         raise typer.Exit(ExitCode.NEGATIVE)
 
 
-def _subjects(x: str, variants: list[str] | None) -> tuple[Subject, ...]:
-    """What X names, a layer in each variant; X is read once (it may be standard input)."""
+def _subjects(
+    first: Subject, variants: list[str] | None, facts: Mapping[str, str]
+) -> tuple[Subject, ...]:
+    """A layer in each variant, without any in those that suit a device of these facts."""
     from mapper.pipeline import subject_of_layer
-    from nestmap.subjects import load_subject
+    from nestmap.tuning.starting_points import tuned_variants
 
-    first = load_subject(x, variants[0] if variants else None)
-    first.require_program()
     if first.layer is None:
         return (first,)
-    names = tuple(dict.fromkeys(variants or TUNED_VARIANTS))
+    names = tuple(dict.fromkeys(variants or tuned_variants(facts)))
     return tuple(subject_of_layer(first.layer, name) for name in names)
 
 

@@ -23,7 +23,8 @@ from nestmap.tasks.run_requests import ProposeRequest, read_propose
 from nestmap.tasks.run_search import RunSearch, Variant
 from nestmap.tasks.workload_files import SOURCE, Spool, artifacts_of, workload_json
 from nestmap.tuning.candidates import Candidate
-from nestmap.tuning.policy import device_identity, recorded_candidates
+from nestmap.tuning.policy import device_identity
+from nestmap.tuning.starting_points import starting_candidates
 
 JOB_SCHEMA = "nestmap/measure-job/1"
 
@@ -80,9 +81,9 @@ def _variant(request: ProposeRequest, name: str | None, context: Context) -> Var
     subject = known.request.subject
     subject.require_program()
     part = known.part(request.run.restrictions, True, context.watch)
-    recorded = recorded_candidates(subject, part.space, request.facts)
+    first = starting_candidates(subject, part.space, part.request.device, request.facts)
     program_hash = content_hash(canonical_json(subject.to_json()))
-    return Variant(subject, part, program_hash, recorded)
+    return Variant(subject, part, program_hash, first)
 
 
 def _batch_sizes(state: JsonObject) -> list[int]:

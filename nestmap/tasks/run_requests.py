@@ -17,6 +17,7 @@ from mapper.profiles import profile_names
 from nestmap.kernel_bench.record_files import device_folder
 from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts, read_mode
 from nestmap.tuning.policy import DEFAULT_TIMEOUTS, TUNING_PROTOCOL, TimeoutPolicy
+from nestmap.tuning.starting_points import tuned_variants
 from worker.measuring.settings import Protocol
 from worker.measuring.wire import BadMessage, outcome_from_json
 
@@ -29,8 +30,6 @@ OTHER_FIELDS = ("schema", "device", "budget", "label", "priority", "low_water", 
 #: ``auto`` leaves the choice to us.
 STRATEGIES = ("auto", "guided", "random")
 MOST_TIMEOUT_S = 6 * 3600.0
-#: Variants of a layer that are tuned unless others are asked for, as ``nestmap tune`` does.
-TUNED_VARIANTS = ("direct", "partial")
 MOST_VARIANTS = 16
 MOST_CANDIDATES = 64
 NOTHING = RestrictionTexts()
@@ -88,8 +87,8 @@ def read_propose(envelope: Envelope) -> ProposeRequest:
     spool = envelope.fields.get("spool")
     if not isinstance(spool, str) or not Path(spool).is_dir():
         raise InputError(Problem("/spool", "not a folder", kind_of(spool), "a folder's path"))
-    request = read_run(run)
     facts = _facts(device.get("facts", {}))
+    request = read_run(run, facts)
     key = json.dumps([envelope.fields.get("run_id"), run, device], sort_keys=True)
     return ProposeRequest(
         request,
@@ -102,14 +101,14 @@ def read_propose(envelope: Envelope) -> ProposeRequest:
     )
 
 
-def read_run(value: JsonObject) -> RunRequest:
-    """A run's request; InputError points below ``/run``."""
+def read_run(value: JsonObject, facts: Mapping[str, str]) -> RunRequest:
+    """A run's request for a device of these facts; InputError points below ``/run``."""
     reader = JsonReader()
     reader.object(value, "/run", (SUBJECT,), (*OWN_FIELDS, *OTHER_FIELDS))
     subject = value.get("subject")
     if not isinstance(subject, dict):
         reader.fail("/run/subject", "not a subject", kind_of(subject), "an object")
-    variants = _variants(reader, value, subject)
+    variants = _variants(reader, value, subject, facts)
     seed = value.get("seed", 0)
     if reader.integer(seed, "/run/seed") is None or not 0 <= cast("int", seed) < 2**63:
         reader.fail("/run/seed", "out of range", kind_of(seed), "0 to 2^63 - 1")
@@ -138,12 +137,14 @@ def read_run(value: JsonObject) -> RunRequest:
     )
 
 
-def _variants(reader: JsonReader, value: JsonObject, subject: object) -> tuple[str | None, ...]:
+def _variants(
+    reader: JsonReader, value: JsonObject, subject: object, facts: Mapping[str, str]
+) -> tuple[str | None, ...]:
     given = value.get("variants")
     if not _is_layer(subject):
         return (None,)
     if given is None:
-        return TUNED_VARIANTS
+        return tuned_variants(facts)
     names = reader.items(given, "/run/variants", reader.text)
     if not 1 <= len(names) <= MOST_VARIANTS or len(set(names)) < len(names):
         reader.fail("/run/variants", "too few, too many or twice the same", str(len(names)),

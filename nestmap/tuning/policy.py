@@ -1,17 +1,11 @@
 """What every way to tune agrees on, in one process or on a farm: how long a candidate may take,
-how it is timed, which device it is, and what is known of it from records."""
+how it is timed, and which device it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mapper.constraint_rules.predicate import Variable
-from mapper.pipeline import Subject
-from mapper.solver.space import Space
-from mapper.tuning_records import records_of, shipped_records
-from nestmap.kernel_bench.proposals import readable
-from nestmap.kernel_bench.record_files import device_folder
 from worker.measuring.settings import Protocol
 
 #: Facts that say which device and software this is, and do not change from run to run.
@@ -50,20 +44,6 @@ class TimeoutPolicy:
 
 
 DEFAULT_TIMEOUTS = TimeoutPolicy()
-
-
-def recorded_candidates(
-    subject: Subject, space: Space, facts: Mapping[str, str]
-) -> tuple[Mapping[Variable, int], ...]:
-    """What tuning records know of a layer in this variant on this device, fastest first."""
-    if subject.layer is None:
-        return ()
-    records = records_of(shipped_records(device_folder(facts)), subject.layer)
-    fitting = sorted(
-        (record for record in records if record.variant == subject.variant),
-        key=lambda record: record.time_ms,
-    )
-    return tuple(readable(space, (record.choices for record in fitting)))
 
 
 def device_identity(facts: Mapping[str, str]) -> dict[str, str]:

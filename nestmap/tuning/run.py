@@ -37,10 +37,10 @@ from nestmap.tuning.policy import (
     TUNING_PROTOCOL,
     TimeoutPolicy,
     device_identity,
-    recorded_candidates,
 )
 from nestmap.tuning.progress import Point, Tally
 from nestmap.tuning.reference import Workload, make_workload
+from nestmap.tuning.starting_points import starting_candidates
 from nestmap.tuning.strategy import Refused, Source, Strategy
 from worker.devices.interface import MeasuringDevice
 from worker.measuring import Protocol
@@ -196,7 +196,7 @@ class _Run:
             for row in stored:
                 self._tally.add(index, row.candidate_id, row.outcome, row.memory_bytes)
             space = derive_space(subject, mode, self.profile, options)
-            known = recorded_candidates(subject, space, self.facts)
+            known = starting_candidates(subject, space, self.profile, self.facts)
             history = tuple(
                 (self._assignment(space, row.candidate_id), row.outcome, row.memory_bytes)
                 for row in stored

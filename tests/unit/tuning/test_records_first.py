@@ -10,7 +10,7 @@ from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode
 from mapper.pipeline import assignment_to_json, derive_space
-from nestmap.tuning import policy
+from nestmap.tuning import starting_points
 from nestmap.tuning.candidates import candidate_of
 from nestmap.tuning.run import Budget, tune
 from tests.unit.kernel_bench.records import record
@@ -38,7 +38,7 @@ def test_candidates_of_records_come_first_and_the_search_resumes_behind_them(
             record(variant="partial", choices=slow, time_ms=0.1),
         )
 
-    monkeypatch.setattr(policy, "shipped_records", shipped)
+    monkeypatch.setattr(starting_points, "shipped_records", shipped)
     first, again = ScriptedDevice(), ScriptedDevice()
     with Store.open(tmp_path / "store.sqlite3") as store:
         known = [candidate_of(1, partial, "", drawn[index]) for index in (5, 4)]

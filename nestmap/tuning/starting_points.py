@@ -1,0 +1,60 @@
+"""What a search of a layer starts from on a device: variants, and candidates to try first.
+
+Uniform draws from the space of a blocked variant hardly ever have codes that suit a device, and
+there is no need to learn which do (:mod:`mapper.rewrites.families`): a few candidates of the
+device's family come first, behind what tuning records know. The search goes on from there over
+the whole space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mapper.constraint_rules.predicate import Variable
+from mapper.device_profile import DeviceProfile
+from mapper.pipeline import Subject
+from mapper.rewrites.catalogue import CHAINS
+from mapper.rewrites.families import Family
+from mapper.solver.space import Space
+from mapper.tuning_records import records_of, shipped_records
+from nestmap.kernel_bench.blocked_proposals import BlockedProposals
+from nestmap.kernel_bench.proposals import readable
+from nestmap.kernel_bench.record_files import device_folder
+
+#: Candidates of a family for each variant of a layer.
+STARTING_CANDIDATES = 6
+_SEED = 0
+
+
+def tuned_variants(facts: Mapping[str, str]) -> tuple[str, ...]:
+    """The variants of a layer that are tuned on a device unless others are asked for."""
+    own = ("blocked", "blocked-in-place") if _works_alone(facts) else ("tiled",)
+    return (*own, "direct", "partial")
+
+
+def starting_candidates(
+    subject: Subject, space: Space, profile: DeviceProfile, facts: Mapping[str, str]
+) -> tuple[Mapping[Variable, int], ...]:
+    """Records of a layer in this variant on this device, fastest first, then its family's.
+
+    All lie in ``space``. A program that is no layer's has none.
+    """
+    if subject.layer is None:
+        return ()
+    records = records_of(shipped_records(device_folder(facts)), subject.layer)
+    fitting = sorted(
+        (record for record in records if record.variant == subject.variant),
+        key=lambda record: record.time_ms,
+    )
+    known = readable(space, (record.choices for record in fitting))
+    if subject.variant not in CHAINS:
+        return tuple(known)
+    family = Family.SINGLE if _works_alone(facts) else Family.GROUPS
+    proposals = BlockedProposals(
+        subject.layer, subject.variant, subject, space, profile, family, _SEED, known
+    )
+    return tuple(proposals.propose(len(known) + STARTING_CANDIDATES))
+
+
+def _works_alone(facts: Mapping[str, str]) -> bool:
+    return facts.get("device.kind") == "cpu"

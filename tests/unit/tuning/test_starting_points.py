@@ -1,0 +1,55 @@
+"""A search of a layer starts from what suits the device, whatever the space holds beside it."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.predicate import ParameterVariable
+from mapper.constraint_rules.rule import Mode
+from mapper.pipeline import choices_of, derive_space, subject_of_layer
+from mapper.profiles import load_profile
+from mapper.solver.space import check
+from nestmap.tuning.starting_points import (
+    STARTING_CANDIDATES,
+    starting_candidates,
+    tuned_variants,
+)
+from tests.unit.tuning.fakes import TINY
+
+CPU, GPU = {"device.kind": "cpu"}, {"device.kind": "gpu"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "own"), [(CPU, ("blocked", "blocked-in-place")), (GPU, ("tiled",)), ({}, ("tiled",))]
+)
+def test_the_variants_that_are_tuned_suit_the_kind_of_device(
+    facts: dict[str, str], own: tuple[str, ...]
+) -> None:
+    assert tuned_variants(facts) == (*own, "direct", "partial")
+
+
+@pytest.mark.parametrize(("variant", "facts"), [("blocked", CPU), ("tiled", GPU)])
+def test_blocked_variants_start_from_valid_candidates_of_the_devices_family(
+    variant: str, facts: dict[str, str]
+) -> None:
+    subject = subject_of_layer(TINY, variant)
+    profile = load_profile("pocl")
+    space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
+    found = starting_candidates(subject, space, profile, facts)
+    assert 0 < len(found) <= STARTING_CANDIDATES
+    assert found == starting_candidates(subject, space, profile, facts), "from no clock"
+    for assignment in found:
+        assert check(space, assignment) == ()
+        assert ParameterVariable("tm") in assignment
+        sizes = choices_of(assignment).local_sizes["convolution"]
+        assert (prod(sizes) == 1) == (variant == "blocked")
+
+
+def test_other_variants_start_from_records_alone() -> None:
+    subject = subject_of_layer(TINY, "direct")
+    profile = load_profile("pocl")
+    space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
+    assert starting_candidates(subject, space, profile, CPU) == ()
