@@ -42,6 +42,8 @@ class Dashboard:
     run_id: str
     device_id: str
     store: str
+    #: A run of the same layer in plain loops.
+    baselines_id: str = ""
 
     def client(self) -> httpx.Client:
         """The API with the admin's token; to be closed."""
@@ -76,7 +78,9 @@ def _begun(folder: Path) -> tuple[Served, dict[str, Any]]:
     served = Served(folder)
     try:
         with served.client() as client:
+            baselines_id = begin_run(client, 3, variants=["high-level"], label="plain loops")
             run_id = begin_run(client)
+            wait_for(client, baselines_id)
             run = wait_for(client, run_id)
     except BaseException:
         served.stop()
@@ -87,6 +91,7 @@ def _begun(folder: Path) -> tuple[Served, dict[str, Any]]:
         "run_id": run_id,
         "device_id": run["device"],
         "store": str(served.store),
+        "baselines_id": baselines_id,
     }
     return served, {"users": 0, "pid": served.process.pid, "about": about}
 

@@ -103,6 +103,7 @@ def begin_run(client: httpx.Client, candidates: int = CANDIDATES, **fields: Any)
     body = {
         "device": device,
         "subject": {"document": LAYER},
+        "variants": ["direct", "partial"],
         "budget": {"candidates": candidates},
         "protocol": {"warmup": 1, "repetitions": 7},
         "seed": 3,

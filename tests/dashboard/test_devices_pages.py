@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from onnx import TensorProto, helper
 from playwright.sync_api import Browser, Page, expect
 
 from mapper.layer_sets import load_layer_set
+from nestmap.onnx_layers import layers_of_model
 from tests.dashboard.conftest import Dashboard, check_looks
-from tests.dashboard.served import LAYER
+from tests.dashboard.served import LAYER, begin_run, wait_for
 
 pytestmark = pytest.mark.needs("chromium", install="apt-get install chromium")
 
@@ -43,6 +47,55 @@ def test_a_stored_layer_shows_the_front_of_its_run(page: Page, dashboard: Dashbo
     expect(fastest.first).to_be_visible()
     # Other tests measure again: their runs are newer.
     expect(row.locator('a[href^="/runs/"]')).to_be_visible()
+
+
+def imported_layers() -> list[dict[str, Any]]:
+    """The convolutions of an ONNX model of two, as somebody's own model comes in."""
+    shapes = {"X": [1, 4, 8, 8], "W": [8, 4, 3, 3], "V": [4, 8, 1, 1], "Y": [1, 4, 6, 6]}
+    tensors = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in shapes.items()
+    }
+    nodes = [
+        helper.make_node("Conv", ["X", "W"], ["H"], name="conv10"),
+        helper.make_node("Conv", ["H", "V"], ["Y"], name="conv9"),
+    ]
+    inputs = [tensors[name] for name in ("X", "W", "V")]
+    model = helper.make_model(helper.make_graph(nodes, "two", inputs, [tensors["Y"]]))
+    return [found.layer.to_json() for found in layers_of_model(model)]
+
+
+def test_layers_of_an_onnx_model_stand_with_their_fronts_beside_the_place_of_the_plan(
+    page: Page, dashboard: Dashboard
+):
+    first, second = imported_layers()
+    with dashboard.client() as client:
+        ids = [client.post("/v1/layers", json=layer).json()["id"] for layer in (first, second)]
+        # As nestmap tune asks for it, in the one variant that does every layer.
+        about = {"subject": {"document": first}, "variants": ["high-level"]}
+        runs = [begin_run(client, 2, seed=seed, **about) for seed in (1, 2)]
+        points = [
+            point
+            for run in runs
+            if wait_for(client, run)
+            for point in client.get("/v1/fronts", params={"run": run}).json()["points"]
+        ]
+    page.goto(f"{dashboard.url}/networks")
+    rows = page.locator("section[aria-labelledby=imported] tbody tr")
+    tuned, other = (rows.filter(has=page.locator(f'a[href="/layers/{one}"]')) for one in ids)
+    expect(tuned).to_contain_text("4 × 8 × 8 → 8 × 3 × 3")
+    # The front of both runs, not of the newest alone.
+    fastest = min(points, key=lambda point: (point["time_ms"], point["memory_bytes"]))
+    expect(tuned.locator("td").nth(2).locator("a")).to_have_attribute(
+        "href", f"/candidates/{fastest['candidate']}"
+    )
+    expect(tuned.locator(f'a[href="/runs/{runs[-1]}"]')).to_be_visible()
+    expect(other).to_contain_text("not tuned yet")
+    names = rows.locator("th").all_text_contents()
+    assert names.index("conv9") < names.index("conv10")
+    plan = page.locator("section[aria-labelledby=plan]")
+    expect(plan.get_by_role("heading")).to_have_text("Plan of a network")
+    expect(plan).to_contain_text("It will stand here")
 
 
 def test_a_network_lists_every_layer_of_it(page: Page, dashboard: Dashboard):

@@ -4,7 +4,7 @@ service was away."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -19,10 +19,24 @@ pytestmark = pytest.mark.needs("chromium", install="apt-get install chromium")
 MANY = 5_000
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    """A service of the test's own, whose device invents times: it measures as fast as it can."""
-    started = Served(tmp_path, "--worker-device", "null")
+#: A page that can be told to be hidden, and how many streams of events it has open.
+WATCH_STREAMS = """
+globalThis.streams = new Set();
+globalThis.EventSource = class extends EventSource {
+  constructor(url) { super(url); streams.add(this); }
+  close() { super.close(); streams.delete(this); }
+};
+globalThis.hide = (hidden) => {
+  Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service of the module's own, whose device invents times: it measures as fast as it can."""
+    started = Served(tmp_path_factory.mktemp("live"), "--worker-device", "null")
     try:
         yield started
     finally:
@@ -51,17 +65,68 @@ def stored(client: httpx.Client, run_id: str) -> int:
     return client.get(f"/v1/runs/{run_id}").json()["progress"]["measured"]
 
 
-def test_points_come_wait_while_paused_and_come_again_after_a_restart(
-    browser: Browser, served: Served
-):
+@contextmanager
+def going_on(served: Served) -> Iterator[Dashboard]:
+    """A run that has begun; it is cancelled in the end, whatever became of it."""
     with served.client() as client:
         run_id = begin_run(client, MANY, low_water=8)
         device = client.get("/v1/devices").json()["items"][0]["id"]
-    about = Dashboard(served.url, served.token, run_id, device, str(served.store))
+        try:
+            yield Dashboard(served.url, served.token, run_id, device, str(served.store))
+        finally:
+            client.post(f"/v1/runs/{run_id}/cancel")
+
+
+def test_a_hidden_page_has_no_stream_and_one_that_gets_none_asks_every_five_seconds(
+    browser: Browser, served: Served
+):
+    with going_on(served) as about, open_context(browser, about) as context:
+        page = context.new_page()
+        watched = Watched(served.url.partition("//")[2])
+        watched.watch(page)
+        page.add_init_script(WATCH_STREAMS)
+        page.goto(f"{served.url}/runs/{about.run_id}")
+        live = page.locator("[data-live]")
+        expect(live).to_have_text("live")
+        some = wait_for_more(page, 3)
+        assert page.evaluate("() => streams.size") == 1
+
+        page.evaluate("() => hide(true)")
+        assert page.evaluate("() => streams.size") == 0
+        page.wait_for_timeout(700)  # what was on its way comes in
+        hidden_at = shown(page)
+        with served.client() as client:
+            in_store = stored(client, about.run_id)
+            while stored(client, about.run_id) < in_store + 2:
+                page.wait_for_timeout(100)
+        assert shown(page) == hidden_at >= some
+        page.evaluate("() => hide(false)")
+        more = wait_for_more(page, hidden_at)
+        assert page.evaluate("() => streams.size") == 1
+        assert not watched.unexpected, watched.unexpected
+
+        # The service refuses a stream as it does where a token has too many.
+        watched.expected = ("503",)
+        page.route("**/events?*", lambda route: route.fulfill(status=503))
+        page.evaluate("() => { hide(true); hide(false); }")
+        expect(live).to_have_text("every 5 s")
+        wait_for_more(page, more)
+        assert page.evaluate("() => streams.size") == 0
+        assert not watched.unexpected, watched.unexpected
+
+
+def test_points_come_wait_while_paused_and_come_again_after_a_restart(
+    browser: Browser, served: Served
+):
     watched = Watched(served.url.partition("//")[2])
     # While the service is away nothing of it can be loaded.
     watched.expected = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "ERR_EMPTY_RESPONSE")
-    with open_context(browser, about) as context, served.client() as client:
+    with (
+        going_on(served) as about,
+        open_context(browser, about) as context,
+        served.client() as client,
+    ):
+        run_id = about.run_id
         page = context.new_page()
         watched.watch(page)
         page.goto(f"{served.url}/runs/{run_id}")
