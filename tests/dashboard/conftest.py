@@ -229,10 +229,13 @@ LOOKS = (
 )
 
 
-def check_looks(browser: Browser, dashboard: Dashboard, path: str, name: str, ready: str) -> None:
+def check_looks(
+    browser: Browser, dashboard: Dashboard, path: str, name: str, ready: str, part: str = ""
+) -> None:
     """Open a page light and dark, wide and narrow: axe-core finds nothing serious and nothing
     overflows. ``ready`` is a selector that is there once scripts have done their part. Writes
-    ``docs/img/dashboard/<name>-<scheme>-<width>.png`` where screenshots are wanted."""
+    ``docs/img/dashboard/<name>-<scheme>-<width>.png`` where screenshots are wanted, and one of a
+    ``part`` below, ``<name>-<its id>-<scheme>-<width>.png``."""
     for scheme, width, always in LOOKS:
         if not (always or SCREENSHOTS_WANTED):
             continue
@@ -247,6 +250,9 @@ def check_looks(browser: Browser, dashboard: Dashboard, path: str, name: str, re
             expect(page.locator('[aria-busy="true"]')).to_have_count(0)
             if SCREENSHOTS_WANTED:
                 screenshots.take(page, f"{name}-{scheme}-{width}.png", whole=width > 600)
+                if part:
+                    shot = f"{name}-{part}-{scheme}-{width}.png"
+                    screenshots.take(page, shot, whole=False, part=f"#{part}")
             faults = serious_faults(page)
             assert not faults, (scheme, width, faults)
             assert overflow(page) <= 0, (scheme, width, overflow(page))

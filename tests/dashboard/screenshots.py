@@ -30,17 +30,22 @@ _PIXELS = """async (png) => {
 }"""
 
 
-def take(page: Page, name: str, *, whole: bool) -> None:
+def take(page: Page, name: str, *, whole: bool, part: str = "") -> None:
     """Write ``docs/img/dashboard/<name>``: the page's top, or all of it with the figures that are
-    drawn once they come into view."""
-    if whole:
+    drawn once they come into view; or one ``part`` of it, by its selector."""
+    if part:
+        page.locator(part).scroll_into_view_if_needed()
+    elif whole:
         height = page.evaluate("() => document.documentElement.scrollHeight")
         for place in range(0, height, 600):
             page.evaluate(f"() => window.scrollTo(0, {place})")
             page.wait_for_timeout(150)
         page.evaluate("() => window.scrollTo(0, 0)")
     page.wait_for_timeout(600)
-    png = page.screenshot() if not whole else _whole(page)
+    if part:
+        png = page.locator(part).screenshot()
+    else:
+        png = page.screenshot() if not whole else _whole(page)
     width, height, pixels = page.evaluate(_PIXELS, base64.b64encode(png).decode("ascii"))
     shown = np.frombuffer(base64.b64decode(pixels), np.uint8).reshape(height, width, 4)
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -132,6 +132,28 @@ def test_one_click_measures_a_candidate_again(page: Page, dashboard: Dashboard, 
     expect(page.locator("h1")).to_have_text(re.compile(r"^small"))
 
 
+def test_the_source_is_coloured_has_lines_with_links_and_is_copied_whole(
+    browser: Browser, dashboard: Dashboard, fastest: str
+):
+    granted = ["clipboard-read", "clipboard-write"]
+    with open_context(browser, dashboard, permissions=granted) as context:
+        page = context.new_page()
+        page.goto(f"{dashboard.url}/candidates/{fastest}#kernel-source-3")
+        source = page.locator("#kernel-source").text_content() or ""
+        expect(page.locator("#kernel-source-3")).to_be_in_viewport()
+        assert page.locator("#kernel-source > .line").count() == len(source.splitlines())
+        colours = page.evaluate(
+            """() => new Set([...document.querySelectorAll("#kernel-source .line span")]
+                .map((token) => getComputedStyle(token).color)).size"""
+        )
+        assert colours >= 3
+        number = "(place) => getComputedStyle(document.getElementById(place), '::before').content"
+        assert "counter" in page.evaluate(number, "kernel-source-3")
+        page.locator("[data-copy=kernel-source]").click()
+        expect(page.locator("[data-copy=kernel-source]")).to_have_text("Copied")
+        assert page.evaluate("() => navigator.clipboard.readText()") == source
+
+
 def test_another_site_cannot_measure_anything(page: Page, dashboard: Dashboard, fastest: str):
     address = f"{dashboard.url}/candidates/{fastest}/re-measure"
     form: dict[str, str | float | bool] = {"device": dashboard.device_id}

@@ -381,7 +381,8 @@ def test_a_link_shows_the_same_choices_to_whoever_opens_it(
 
 
 def test_the_page_of_a_run_looks_as_it_should(browser: Browser, dashboard: Dashboard):
-    check_looks(browser, dashboard, f"/runs/{dashboard.run_id}", "run", "[data-complete]")
+    path = f"/runs/{dashboard.run_id}"
+    check_looks(browser, dashboard, path, "run", "[data-complete]", part="baselines")
 
 
 def test_a_run_that_is_not_there_is_said_to_be_not_there(browser: Browser, dashboard: Dashboard):
