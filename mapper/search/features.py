@@ -30,6 +30,9 @@ from mapper.search.candidates import Choices
 from mapper.solver.diagram.row_values import values_of
 from mapper.solver.space import Domain, Space
 
+#: Of a variable with at most so many values each has a column too: what is said of it need not
+#: go with its size.
+MAX_VALUES = 8
 #: At most so many columns come from terms: what few constraints say, not every product of many.
 MAX_TERMS = 24
 
@@ -47,6 +50,12 @@ class Features:
         self._entries = tuple(entries)
         self._terms = () if space is None else _terms(space, self._entries)
         self._scaling: tuple[NDArray[np.intp], Floats, Floats] | None = None
+        self._values = 0
+
+    @property
+    def values(self) -> int:
+        """How many of the columns, at their end, say that a variable has one value."""
+        return self._values
 
     def of(self, rows: Choices, further: Floats | None = None) -> Floats:
         """Columns of candidates, n x features, each about 0 with deviation 1.
@@ -57,12 +66,26 @@ class Features:
         raw = self._raw(rows)
         if further is not None:
             raw = np.hstack([raw, further])
+        sizes = raw.shape[1]
+        raw = np.hstack([raw, self._of_values(rows)])
         if self._scaling is None:
             deviation = raw.std(axis=0)
             kept = np.flatnonzero(deviation > 1e-9)
             self._scaling = kept, raw.mean(axis=0)[kept], deviation[kept]
+            self._values = int((kept >= sizes).sum())
         kept, mean, deviation = self._scaling
         return (raw[:, kept] - mean) / deviation
+
+    def _of_values(self, rows: Choices) -> Floats:
+        columns = [
+            (rows[:, place] == value).astype(np.float64)
+            for place, (variable, domain) in enumerate(self._entries)
+            if 2 < len(domain) <= MAX_VALUES
+            and not isinstance(variable, CodeVariable)
+            and not _labelled(variable)
+            for value in domain
+        ]
+        return np.stack(columns, axis=1) if columns else np.zeros((len(rows), 0))
 
     def _raw(self, rows: Choices) -> Floats:
         columns: list[Floats] = []
@@ -85,10 +108,14 @@ def _sized(column: Floats) -> Floats:
     return np.sign(column) * np.log2(1 + np.abs(column))
 
 
+def _labelled(variable: Variable) -> bool:
+    """Whether its values are names, which have a column each anyway."""
+    return bool(getattr(variable, "labels", ()))
+
+
 def _of_variable(variable: Variable, domain: Domain, column: NDArray[np.int64]) -> list[Floats]:
     if not isinstance(variable, CodeVariable):
-        labelled = bool(getattr(variable, "labels", ()))
-        if labelled and len(domain) > 2:
+        if _labelled(variable) and len(domain) > 2:
             return [(column == value).astype(np.float64) for value in domain]
         return [_sized(column.astype(np.float64))]
     codes = [ScheduleCode(int(value)) for value in domain]

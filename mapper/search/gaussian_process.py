@@ -37,6 +37,30 @@ class Priors:
     deviation: float = 1.0
 
 
+class _Asked:
+    """What was worked out for m points: ``half`` (observations x m), the root of the covariance
+    solved for theirs, and the variance that each has ``explained`` by it."""
+
+    def __init__(self, points: Floats, half: Floats) -> None:
+        self.points = points
+        self.count = len(half)
+        # Room for as many again: rows come one by one.
+        self._rows: Floats = np.zeros((2 * self.count + 16, len(points)))
+        self._rows[: self.count] = half
+        self.explained = (half * half).sum(axis=0)
+
+    @property
+    def half(self) -> Floats:
+        return self._rows[: self.count]
+
+    def add(self, row: Floats) -> None:
+        if self.count == len(self._rows):
+            self._rows = np.vstack([self._rows, np.zeros(self._rows.shape)])
+        self._rows[self.count] = row
+        self.count += 1
+        self.explained += row * row
+
+
 class GaussianProcess:
     """Fit to observations, then asked for means and deviations anywhere."""
 
@@ -49,7 +73,7 @@ class GaussianProcess:
         self._values = np.zeros(0)
         self._noise = np.zeros(0)
         self._root = np.zeros((0, 0))
-        self._weights = np.zeros(0)
+        self._asked: _Asked | None = None
 
     @property
     def length_scales(self) -> Floats:
@@ -75,31 +99,58 @@ class GaussianProcess:
             )
             if np.isfinite(found.x).all():
                 self._constants = np.asarray(found.x, np.float64)
-        self._points, self._values, self._noise = points, values, noise
-        self._solve()
+        known = len(self._points)
+        self._values = values
+        if (
+            not steps
+            and np.array_equal(points[:known], self._points)
+            and np.array_equal(noise[:known], self._noise)
+        ):
+            for point, own in zip(points[known:], noise[known:], strict=True):
+                self._add(point, float(own))
+            return
+        self._points, self._noise = points, noise
+        covariance = self._covariance(points, points)
+        covariance[np.diag_indices_from(covariance)] += (
+            np.exp(self._constants[-1]) + noise + _JITTER
+        )
+        self._root = _root_of(covariance)
+        self._asked = None
 
     def believe(self, point: Floats, value: float) -> None:
         """Take one more observation without noise of its own; the constants stay."""
-        self._points = np.vstack([self._points, point])
         self._values = np.append(self._values, value)
-        self._noise = np.append(self._noise, 0.0)
-        self._solve()
+        self._add(point, 0.0)
 
     def predict(self, points: Floats) -> tuple[Floats, Floats]:
-        """Means and deviations of the function (without noise) at n x features points."""
-        cross = self._covariance(points, self._points)
-        means = cross @ self._weights
-        half = _solved(self._root, cross.T)
-        variances = np.exp(self._constants[-2]) - (half * half).sum(axis=0)
+        """Means and deviations of the function (without noise) at n x features points.
+
+        Asked of the same array again, it only works out what was observed since.
+        """
+        asked = self._asked
+        if asked is None or asked.points is not points:
+            half = _solved(self._root, self._covariance(self._points, points))
+            self._asked = asked = _Asked(points, half)
+        for place in range(asked.count, len(self._points)):
+            row = self._covariance(self._points[place : place + 1], points)[0]
+            row -= self._root[place, :place] @ asked.half
+            asked.add(row / self._root[place, place])
+        means = _solved(self._root, self._values) @ asked.half
+        variances = np.exp(self._constants[-2]) - asked.explained
         return means, np.sqrt(np.maximum(variances, 1e-9))
 
-    def _solve(self) -> None:
-        covariance = self._covariance(self._points, self._points)
-        covariance[np.diag_indices_from(covariance)] += (
-            np.exp(self._constants[-1]) + self._noise + _JITTER
-        )
-        self._root = _root_of(covariance)
-        self._weights = _solved(self._root.T, _solved(self._root, self._values))
+    def _add(self, point: Floats, noise: float) -> None:
+        """Add a row to the root of the covariance; the work for one more observation."""
+        row = _solved(self._root, self._covariance(self._points, point[None])[:, 0])
+        own = np.exp(self._constants[-2]) + np.exp(self._constants[-1]) + noise + _JITTER
+        size = len(row)
+        root = np.zeros((size + 1, size + 1))
+        root[:size, :size] = self._root
+        root[size, :size] = row
+        root[size, size] = np.sqrt(max(float(own - row @ row), _JITTER))
+        self._root = root
+        self._points = np.vstack([self._points, point])
+        self._noise = np.append(self._noise, noise)
 
     def _covariance(self, left: Floats, right: Floats) -> Floats:
         inverse = np.exp(-self._constants[:-2])
@@ -151,6 +202,9 @@ def _root_of(covariance: Floats) -> Floats:
     return np.asarray(found, np.float64)
 
 
-def _solved(matrix: Floats, right: Floats) -> Floats:
-    found: Any = np.linalg.solve(matrix, right)
+def _solved(lower: Floats, right: Floats) -> Floats:
+    """The solution for a lower triangular matrix."""
+    # An untyped package.
+    linalg: Any = import_module("scipy.linalg")
+    found: Any = linalg.solve_triangular(lower, right, lower=True, check_finite=False)
     return np.asarray(found, np.float64)

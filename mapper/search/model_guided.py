@@ -5,7 +5,8 @@ expects as it well may be, would add most to what has been found: the gain in hy
 lower confidence bound of the time (Ponweiser, Wagner, Biermann and Vincze, "Multiobjective
 optimization on a limited budget of evaluations using model-assisted S-metric selection", PPSN
 2008; with one objective, the lower confidence bound itself). The expected gain is there too.
-Within a batch the model believes its own mean of what it has chosen already.
+Several models that see a space in different ways rank the candidates, and the least product of
+the ranks is taken. Within a batch each believes its own mean of what was chosen already.
 """
 
 from __future__ import annotations
@@ -14,27 +15,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.pareto.front import expected_gains, front_of, gains, on_front
 from mapper.search.candidates import Candidates
-from mapper.search.gaussian_process import GaussianProcess, Priors
+from mapper.search.gaussian_process import Priors
 from mapper.search.goal import Fastest, Front, Goal, admitted, memory_scale
+from mapper.search.learner import MOST_FEATURES, Learner, Model, View
 from mapper.search.pool import Describe, Entries, Pool, nothing_known
 from mapper.search.strategy import Choice, Outcome
-from mapper.search.trees import Forest
 from mapper.solver.space import Space
 
 Floats = NDArray[np.float64]
 
-#: A Gaussian process cannot tell more features than this apart from few observations.
-_MOST_FEATURES = 64
 #: So many of the best have children.
 _PARENTS = 8
-_PRIORS = Priors()
 _FASTEST = Fastest()
 
 
@@ -45,44 +42,32 @@ class Rule(Enum):
     EXPECTED = "expected gain"
 
 
+#: One sees what goes by sizes, the other what goes by single values and is only right nearby:
+#: where one of them is misled the other need not be.
+VIEWS = (View(), View(values=True, clipped=0.5, priors=Priors(scale_mean=1.0)))
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How the search goes; chosen on synthetic spaces and on one GPU's recording (docs/search.md).
 
-    ``start`` candidates are random, or taken in turns by the guess where there is one. The
-    deviations below the mean of the bounds are ``optimism``, one after the other. Times above the
-    ``clipped`` quantile of those seen count as that quantile: what is slow need not be told from
-    what is very slow. Where the space is not listed, ``growth`` candidates join the pool before
-    each batch, and ``pool`` are kept. The constants of the model are fitted anew every ``refit``
-    outcomes. ``trees`` asks for a forest where a Gaussian process would do.
+    ``start`` candidates are random, or taken in turns by the guess where there is one. Then each
+    is the one that the learners of all ``views`` together rank best. The deviations below the
+    mean of the bounds are ``optimism``, one after the other. Where the space is not listed,
+    ``growth`` candidates join the pool before each batch, and ``pool`` are kept. Constants of
+    models are fitted anew every ``refit`` outcomes, less often once there are many, by ``steps``
+    steps. ``trees`` asks for forests where Gaussian processes would do.
     """
 
     start: int = 16
     optimism: tuple[float, ...] = (1.0, 2.0)
-    clipped: float = 0.75
+    views: tuple[View, ...] = VIEWS
     rule: Rule = Rule.BOUND
     pool: int = 512
     growth: int = 32
     refit: int = 4
     steps: int = 15
     trees: bool = False
-    priors: Priors = _PRIORS
-
-
-class Model(Protocol):
-    """What learns times."""
-
-    def fit(self, points: Floats, values: Floats, noise: Floats, steps: int) -> None:
-        """Take all observations."""
-        ...
-
-    def believe(self, point: Floats, value: float) -> None:
-        """Take one that is only expected."""
-        ...
-
-    def predict(self, points: Floats) -> tuple[Floats, Floats]:
-        """Means and deviations."""
-        ...
 
 
 class ModelGuided:
@@ -101,6 +86,7 @@ class ModelGuided:
     ) -> None:
         self._settings = settings or Settings()
         self._goal = goal
+        self._candidates = candidates
         self._seed = seed
         self._pool = Pool(
             candidates,
@@ -114,8 +100,11 @@ class ModelGuided:
         self._seen: set[Choice] = set()
         self._first = list(dict.fromkeys(first))
         self._told: dict[Choice, Outcome] = {}
-        self._model: Model | None = None
-        self._fitted_at = -1
+        chosen = self._settings
+        self._learners = [
+            Learner(view, seed, refit=chosen.refit, steps=chosen.steps, trees=chosen.trees)
+            for view in chosen.views
+        ]
 
     def tell(self, told: Sequence[tuple[Choice, Outcome]]) -> None:
         """See :class:`~mapper.search.strategy.Strategy`."""
@@ -142,56 +131,63 @@ class ModelGuided:
             found += self._guided(count - len(found))
         return found + self._unguided(count - len(found))
 
-    def _open(self) -> Entries:
-        entries = self._pool.open(self._seen)
-        return entries.taken(admitted(self._goal, entries.memory))
+    def _open(self) -> tuple[Entries, NDArray[np.bool_]]:
+        entries, left = self._pool.open(self._seen)
+        return entries, left & admitted(self._goal, entries.memory)
 
     def _unguided(self, count: int) -> list[Choice]:
         """Random ones of the pool; where there is a guess, every other one by it."""
         found: list[Choice] = []
         while len(found) < count:
-            entries = self._open()
-            if not len(entries.rows):
+            entries, left = self._open()
+            places = np.flatnonzero(left)
+            if not len(places):
                 break
-            place = self._random.randrange(len(entries.rows))
             if entries.guess is not None and (len(self._told) + len(found)) % 2 == 0:
-                place = int(np.argmin(entries.guess))
+                place = int(places[np.argmin(entries.guess[places])])
+            else:
+                place = int(places[self._random.randrange(len(places))])
             found.append(entries.choice(place))
             self._seen.add(found[-1])
         return found
 
     def _guided(self, count: int) -> list[Choice]:
-        entries = self._open()
-        if not len(entries.rows):
+        entries, left = self._open()
+        if not left.any():
             return []
-        columns = entries.columns
-        model, observed = self._fitted(columns.shape[1])
-        scale = memory_scale(self._goal, np.concatenate([observed.memory, entries.memory]))
-        seen_scale, scale = scale[: len(observed.memory)], scale[len(observed.memory) :]
-        reference = float(observed.values.max()), float(max(seen_scale.max(), scale.max())) + 1.0
-        points = np.stack([observed.values, seen_scale], axis=1)[observed.usable]
-        left = np.ones(len(columns), np.bool_)
+        described = self._pool.describe(list(self._told))
+        outcomes = [self._told[tuple(row)] for row in described.rows.tolist()]
+        memory = np.array([outcome.memory_bytes for outcome in outcomes], np.int64)
+        scale = memory_scale(self._goal, np.concatenate([memory, entries.memory]))
+        seen_scale, scale = scale[: len(memory)], scale[len(memory) :]
+        top = float(max(seen_scale.max(), scale.max())) + 1.0
+        log_times = np.array([np.log(o.time_ms) if o.time_ms else np.inf for o in outcomes])
+        noise = np.array([outcome.noise for outcome in outcomes])
+        usable = np.isfinite(log_times) & admitted(self._goal, memory)
+        judges: list[_Judge] = []
+        for learner in self._learners:
+            seen, columns = described.columns, entries.columns
+            if not learner.view.values:
+                seen, columns = seen[:, : -self._pool.values or None], self._pool.sizes(columns)
+            if judges and columns.shape[1] > MOST_FEATURES:
+                # A second forest would see the same as the first.
+                continue
+            model, values = learner.fit(seen, log_times, noise)
+            points = np.stack([values, seen_scale], axis=1)[usable]
+            judges.append(_Judge(model, columns, points, (float(values.max()), top)))
         found: list[Choice] = []
         optimism = self._settings.optimism
-        for _ in range(min(count, len(columns))):
-            means, deviations = model.predict(columns)
+        for _ in range(min(count, int(left.sum()))):
             kappa = optimism[(len(self._told) + len(found)) % len(optimism)]
-            bounds = means - kappa * deviations
-            front = front_of(points)
-            if self._settings.rule is Rule.EXPECTED:
-                worth = expected_gains(front, reference, means, deviations, scale)
-            else:
-                worth = gains(front, reference, np.stack([bounds, scale], axis=1))
-            worth = np.where(left, worth, -1.0)
-            place = int(np.argmax(worth))
-            if worth[place] <= 0:
-                place = int(np.argmin(np.where(left, bounds, np.inf)))
+            ranks = [judge.ranks(left, scale, kappa, self._settings.rule) for judge in judges]
+            # By the product of the ranks: what one holds for the best needs little of the others.
+            place = int(np.argmin(np.sum(np.log(ranks), axis=0)))
             left[place] = False
             found.append(entries.choice(place))
             self._seen.add(found[-1])
             if len(found) < count:
-                model.believe(columns[place], float(means[place]))
-                points = np.vstack([points, [means[place], scale[place]]])
+                for judge in judges:
+                    judge.believe(place, scale[place])
         return found
 
     def _best(self, count: int) -> list[Choice]:
@@ -207,44 +203,38 @@ class ModelGuided:
             timed.sort(key=lambda t: (t[1].time_ms or 0.0, t[0]))
         return [choice for choice, _ in timed[:count]]
 
-    def _fitted(self, features: int) -> tuple[Model, _Observed]:
-        observed = self._observed()
-        if self._model is None:
-            self._model = (
-                GaussianProcess(features, self._settings.priors)
-                if features <= _MOST_FEATURES and not self._settings.trees
-                else Forest(self._seed)
-            )
-        due = len(self._told) - self._fitted_at >= self._settings.refit or self._fitted_at < 0
-        if due:
-            self._fitted_at = len(self._told)
-        self._model.fit(
-            observed.columns, observed.values, observed.noise, self._settings.steps if due else 0
-        )
-        return self._model, observed
 
-    def _observed(self) -> _Observed:
-        described = self._pool.describe(list(self._told))
-        outcomes = [self._told[tuple(row)] for row in described.rows.tolist()]
-        usable = np.array([outcome.time_ms is not None for outcome in outcomes])
-        logs = np.array([np.log(o.time_ms) if o.time_ms is not None else np.inf for o in outcomes])
-        limit = float(np.quantile(logs[usable], self._settings.clipped))
-        # What failed counts as slow: near it, little is to be found.
-        clipped = np.minimum(logs, limit)
-        mean, deviation = clipped.mean(), max(float(clipped.std()), 1e-9)
-        memory = np.array([outcome.memory_bytes for outcome in outcomes], np.int64)
-        noise = np.array([outcome.noise for outcome in outcomes]) ** 2 / deviation**2
-        usable &= admitted(self._goal, memory)
-        return _Observed(described.columns, (clipped - mean) / deviation, noise, memory, usable)
+class _Judge:
+    """A learner's opinion of the candidates of a pool (n x features ``columns``), given the
+    ``points`` (times as it sees them, and bytes) that are known."""
 
+    def __init__(
+        self, model: Model, columns: Floats, points: Floats, reference: tuple[float, float]
+    ) -> None:
+        self._model = model
+        self._columns = columns
+        self._points = points
+        self._reference = reference
+        self._means = np.zeros(len(columns))
 
-@dataclass(frozen=True, slots=True)
-class _Observed:
-    """What is known: features, clipped and scaled logarithms of times, variances of their noise,
-    bytes, and which of them are points of the front or may be."""
+    def ranks(self, left: NDArray[np.bool_], scale: Floats, optimism: float, rule: Rule) -> Floats:
+        """From 1 for what may add most; infinite for what is not ``left``."""
+        self._means, deviations = self._model.predict(self._columns)
+        bounds = self._means - optimism * deviations
+        front = front_of(self._points)
+        if rule is Rule.EXPECTED:
+            worth = expected_gains(front, self._reference, self._means, deviations, scale)
+        else:
+            worth = gains(front, self._reference, np.stack([bounds, scale], axis=1))
+        places = np.flatnonzero(left)
+        # Of what adds nothing the fastest first.
+        order = places[np.lexsort(np.stack([bounds[places], -worth[places]]))]
+        found = np.full(len(left), np.inf)
+        found[order] = np.arange(1, len(order) + 1)
+        return found
 
-    columns: Floats
-    values: Floats
-    noise: Floats
-    memory: NDArray[np.int64]
-    usable: NDArray[np.bool_]
+    def believe(self, place: int, scale: float) -> None:
+        """Take what is expected of a candidate that is being measured as known."""
+        mean = float(self._means[place])
+        self._model.believe(self._columns[place], mean)
+        self._points = np.vstack([self._points, [mean, scale]])

@@ -85,6 +85,7 @@ class Pool:
         self._grown = 0
         self._known: dict[Choice, int] = {}
         self._entries: Entries | None = None
+        self._sizes: tuple[Floats, Floats] | None = None
         listed = candidates.listed
         if listed is not None:
             self._add(listed)
@@ -141,14 +142,26 @@ class Pool:
             )
         return self._entries_of(np.array(choices, np.int64))
 
-    def open(self, seen: set[Choice]) -> Entries:
-        """The candidates that are not in ``seen``."""
+    def open(self, seen: set[Choice]) -> tuple[Entries, NDArray[np.bool_]]:
+        """All candidates, and which of them are not in ``seen``."""
         entries = self._entries
         if entries is None:
             width = len(self._candidates.variables)
-            return Entries(
+            entries = Entries(
                 np.zeros((0, width), np.int64), np.zeros((0, 0)), np.zeros(0, np.int64), None
             )
         left = np.ones(len(entries.rows), np.bool_)
         left[[self._known[choice] for choice in seen if choice in self._known]] = False
-        return entries.taken(left)
+        return entries, left
+
+    @property
+    def values(self) -> int:
+        """How many columns, at their end, say that a variable has one value."""
+        return self._features.values
+
+    def sizes(self, columns: Floats) -> Floats:
+        """Columns without these; the same array for the same, so that what a model worked out for
+        it can be kept."""
+        if self._sizes is None or self._sizes[0] is not columns:
+            self._sizes = columns, columns[:, : columns.shape[1] - self.values]
+        return self._sizes[1]

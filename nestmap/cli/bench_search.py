@@ -182,3 +182,62 @@ def record(
     write_recording(path, found)
     timed = found.rows - len(found.failures)
     write_text(f"{path}: {found.rows} candidates, {timed} timed, the best {found.best_ms:.3f} ms")
+
+
+@app.command()
+def guesses(
+    recording: Annotated[
+        list[Path] | None,
+        typer.Option("--recordings", help="A recorded layer; may be repeated. bench/'s if none."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """How well models rank the candidates of a recorded layer that they were not fitted to.
+
+    Rank correlations with the recorded times: of the guess that a search starts from, of the
+    analytic model, and of trees that learned from the other recorded layers. Needs no device.
+    """
+    from nestmap.search_bench.guesses import RecordedLayer, rankings, rankings_json, table
+    from nestmap.search_bench.layer_recording import SCHEMA
+    from nestmap.search_bench.recording import read_recording
+    from nestmap.space_bench.cases import ROOT
+
+    paths = recording or sorted((ROOT / "bench" / "recordings").rglob("*.json.gz"))
+    recordings = [read_recording(path) for path in paths]
+    if recording is None:
+        recordings = [found for found in recordings if found.document.get("schema") == SCHEMA]
+    layers: list[RecordedLayer] = []
+    with Progress("describing") as progress:
+        for found in recordings:
+            layers.append(RecordedLayer.of(found))
+            progress.update(sum(len(layer.descriptions) for layer in layers))
+    found = rankings(layers, seed)
+    if as_json:
+        write_json(rankings_json(found))
+    else:
+        write_text(table(found, layers))
+
+
+@app.command()
+def invented(
+    out: Annotated[Path, typer.Option(help="The folder of the recordings; made if absent.")] = Path(
+        "out/invented"
+    ),
+    seed: Annotated[int, typer.Option(min=0, help="Other devices, and other parts of spaces.")] = 0,
+) -> None:
+    """Write recordings of devices that do not exist, on published spaces.
+
+    Settings of a search are chosen on these and on one GPU's recording, so that what it is
+    judged on stays unseen: `nestmap bench search --recordings out/invented/….json.gz` replays
+    them.
+    """
+    from nestmap.search_bench.invented import invented_recordings
+    from nestmap.search_bench.recording import write_recording
+    from nestmap.space_bench.cases import ROOT
+
+    for recording in invented_recordings(ROOT / "bench" / "spaces", seed):
+        path = out / f"{recording.name.replace('/', '-')}.json.gz"
+        write_recording(path, recording)
+        near = float((recording.time_ms <= recording.best_ms / 0.95).mean())
+        write_text(f"{path}: {recording.rows} configurations, {near:.3%} within 5% of the best")

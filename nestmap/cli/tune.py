@@ -23,13 +23,14 @@ from nestmap.cli.remote import (
 if TYPE_CHECKING:
     from mapper.pipeline import Subject
     from nestmap.tuning.baselines import Contestant
+    from nestmap.tuning.learned import LearnedModel
     from nestmap.tuning.run import MakeStrategy, TuningResult
     from worker.devices.interface import MeasuringDevice
 
 NULL_DEVICE = "null"
-STRATEGIES = ("guided", "random")
+STRATEGIES = ("guided", "analytic", "random")
 #: What a service's runs know nothing of.
-_LOCAL_OPTIONS = ("db", "memory", "fastest", "finalists", "baselines")
+_LOCAL_OPTIONS = ("db", "memory", "fastest", "finalists", "baselines", "constants", "transfer")
 
 
 def tune(
@@ -64,6 +65,13 @@ def tune(
         typer.Option(min=0, metavar="BYTES", help="The fastest within so much, not the front."),
     ] = None,
     fastest: Annotated[bool, typer.Option(help="The fastest alone, not the front.")] = False,
+    constants: Annotated[
+        Path | None,
+        typer.Option(help="The analytic model's, as `nestmap devices calibrate --out` writes."),
+    ] = None,
+    transfer: Annotated[
+        bool, typer.Option(help="guided: learn first what the store holds of other layers.")
+    ] = False,
     finalists: Annotated[
         int, typer.Option(min=0, max=16, help="So many of the fastest run once more, in turns.")
     ] = 4,
@@ -104,7 +112,9 @@ def tune(
     from nestmap.tuning.run import Budget
     from nestmap.tuning.run import tune as run_tuning
 
-    make = _strategy(strategy, memory, fastest)
+    make = _strategy(strategy, memory, fastest, constants)
+    if transfer and strategy != "guided":
+        raise typer.BadParameter("only guided learns", param_hint="--transfer")
     if candidates is None and seconds is None:
         seconds = 60.0
     budget = Budget(candidates, seconds)
@@ -132,6 +142,12 @@ def tune(
     with _open_device(spec) as opened, Store.open(db) as store:
         subjects = _subjects(first, variant, opened.facts())
         layer = subjects[0].layer
+        if transfer:
+            from nestmap.tuning.learned import learned_for
+
+            learned = learned_for(store, opened, subjects, seed)
+            note(f"learned from {', '.join(learned.groups)}")
+            make = _strategy(strategy, memory, fastest, constants, learned)
         with ProgressDisplay(terminal, budget) as display:
             result = run_tuning(
                 subjects,
@@ -218,11 +234,19 @@ def _subjects(
     return tuple(subject_of_layer(first.layer, name) for name in names)
 
 
-def _strategy(name: str, memory: int | None, fastest: bool) -> MakeStrategy:
+def _strategy(
+    name: str,
+    memory: int | None,
+    fastest: bool,
+    constants: Path | None,
+    learned: LearnedModel | None = None,
+) -> MakeStrategy:
     """The strategy of a name, with its goal; BadParameter for another name."""
     from functools import partial
 
     from mapper.search.goal import Fastest, FastestWithin, Front
+    from nestmap.tuning.calibration import read_constants
+    from nestmap.tuning.descriptions import CONSTANTS
     from nestmap.tuning.guided import GuidedStrategy
     from nestmap.tuning.strategy import random_strategy
 
@@ -231,8 +255,13 @@ def _strategy(name: str, memory: int | None, fastest: bool) -> MakeStrategy:
         raise typer.BadParameter(f"{name!r} is none of {allowed}", param_hint="--strategy")
     if name == "random":
         return random_strategy()
-    goal = Fastest() if fastest else Front() if memory is None else FastestWithin(memory)
-    return partial(GuidedStrategy, goal=goal)
+    return partial(
+        GuidedStrategy,
+        goal=Fastest() if fastest else Front() if memory is None else FastestWithin(memory),
+        analytic=name == "analytic",
+        constants=CONSTANTS if constants is None else read_constants(constants),
+        learned=learned,
+    )
 
 
 def _open_device(spec: str) -> MeasuringDevice:

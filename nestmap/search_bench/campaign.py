@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import InputError, Problem
-from nestmap.search_bench.contestants import OWN, OWN_SEARCHES, TAKING_PARTS, Trace, peer_traces
+from nestmap.search_bench.contestants import (
+    OF_LAYERS,
+    OWN,
+    OWN_SEARCHES,
+    TAKING_PARTS,
+    Trace,
+    peer_traces,
+)
 from nestmap.search_bench.recording import Recording
 from nestmap.search_bench.replay import Arena, quality, replay, volume
 
@@ -195,8 +202,7 @@ def measure(
         for project, searches in chosen.items():
             if not recording.complete and project not in TAKING_PARTS:
                 continue
-            for run in missing_runs(
-                arena, path, project, searches, seeds, evaluations, python, done
-            ):
+            able = [s for s in searches if project != OWN or arena.planned or s not in OF_LAYERS]
+            for run in missing_runs(arena, path, project, able, seeds, evaluations, python, done):
                 done[run.key] = run
                 after(run)

@@ -7,13 +7,15 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mapper.errors import NestmapError, Problem
 from mapper.search.evolution import Evolution
 from mapper.search.goal import Fastest, Front, Goal
-from mapper.search.model_guided import ModelGuided, Rule, Settings
+from mapper.search.model_guided import VIEWS, ModelGuided, Rule, Settings
+from mapper.search.predicted_first import PredictedFirst
 from mapper.search.random_search import RandomSearch
 from mapper.search.strategy import Strategy
 from nestmap.search_bench.replay import Arena
@@ -50,14 +52,30 @@ def _guided(settings: Settings) -> Make:
     return make
 
 
+def _predicted_first(arena: Arena, seed: int, *, analytic: bool) -> Strategy:
+    return PredictedFirst(
+        arena.candidates,
+        seed,
+        space=arena.space,
+        goal=goal_of(arena),
+        describe=arena.describe_analytically if analytic else arena.describe,
+    )
+
+
 #: The default, ``model-guided``, is what ``nestmap tune`` does.
 OWN_SEARCHES: dict[str, Make] = {
     "random": lambda arena, seed: RandomSearch(arena.candidates, seed),
     "evolution": lambda arena, seed: Evolution(arena.candidates, seed, goal=goal_of(arena)),
     "model-guided": _guided(Settings()),
     "model-guided, expected gain": _guided(Settings(rule=Rule.EXPECTED)),
+    "model-guided, sizes": _guided(Settings(views=VIEWS[:1])),
+    "model-guided, values": _guided(Settings(views=VIEWS[1:])),
     "model-guided, trees": _guided(Settings(trees=True)),
+    "analytic": partial(_predicted_first, analytic=True),
+    "guess": partial(_predicted_first, analytic=False),
 }
+#: Searches of ours that need the plans of candidates: only layers have them.
+OF_LAYERS = ("analytic", "guess")
 
 
 @dataclass(frozen=True, slots=True)

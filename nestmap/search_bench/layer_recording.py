@@ -31,7 +31,7 @@ from nestmap.restrictions import option_name
 from nestmap.search_bench.recording import Recording
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate, candidate_of
-from nestmap.tuning.guided import described_columns
+from nestmap.tuning.descriptions import Description, described
 from nestmap.tuning.policy import INPUT_SEED, TUNING_PROTOCOL, TimeoutPolicy
 from nestmap.tuning.reference import make_workload
 from worker.devices.interface import MeasuringDevice
@@ -138,7 +138,7 @@ def _recording(
         for place, (_, found) in enumerate(variables)
     ]
     times = [row.outcome.time_ms if isinstance(row.outcome, Timed) else np.nan for row in rows]
-    columns = [described_columns(subject, row.candidate, profile) for row in rows]
+    columns = [described(subject, row.candidate, profile).columns() for row in rows]
     return Recording(
         f"{layer.name}/{subject.variant}",
         facts.get("device.name", profile.name),
@@ -193,6 +193,23 @@ def space_of_layer(recording: Recording) -> tuple[Space, list[tuple[Variable, Do
         raise InputError(Problem(recording.name, "was recorded from other variables", other))
     pairs = zip(space.variables, recording.variables, strict=True)
     return space, [(variable, values) for (variable, _), (_, values) in pairs]
+
+
+def described_rows(recording: Recording) -> tuple[DeviceProfile, tuple[Description, ...]]:
+    """The profile that a layer was recorded with, and its rows described by today's generator
+    (tens of milliseconds each). InputError as :func:`space_of_layer`, and where the generator
+    refuses a row."""
+    space, _ = space_of_layer(recording)
+    document: Any = recording.document
+    subject = subject_of_layer(LayerSpec.from_json(document["layer"]), document["variant"])
+    profile = profile_from_json(document["profile"])
+    names = [variable for variable, _ in space.variables]
+    program_hash = subject.hash()
+    candidates = (
+        candidate_of(0, subject, program_hash, dict(zip(names, row, strict=True)))
+        for row in recording.values.tolist()
+    )
+    return profile, tuple(described(subject, found, profile) for found in candidates)
 
 
 def known_columns(recording: Recording) -> Floats:

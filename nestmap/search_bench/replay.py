@@ -20,7 +20,7 @@ from mapper.solver.space import Space
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
 from mapper.tuning_space.lowering import solver_space
 from nestmap.search_bench.layer_recording import SCHEMA as LAYER_SCHEMA
-from nestmap.search_bench.layer_recording import known_columns, space_of_layer
+from nestmap.search_bench.layer_recording import described_rows, known_columns, space_of_layer
 from nestmap.search_bench.recording import Recording
 
 Floats = NDArray[np.float64]
@@ -75,6 +75,23 @@ class Arena:
         if self.known is None:
             return Described(memory, np.zeros((len(rows), 0)))
         return Described(memory, self.known[places], self.known[places, -1])
+
+    @property
+    def planned(self) -> bool:
+        """Whether rows are candidates of a layer, with plans that models can read."""
+        return self.known is not None
+
+    def describe_analytically(self, rows: Choices) -> Described:
+        """As :meth:`describe`; the guess is the analytic model's time (constants of no device)."""
+        row_of = self.recording.row_of
+        places = [row_of[tuple(row)] for row in rows.tolist()]
+        described = self.describe(rows)
+        return Described(described.memory_bytes, described.columns, self._predicted[places])
+
+    @cached_property
+    def _predicted(self) -> Floats:
+        _, found = described_rows(self.recording)
+        return np.array([description.predicted() for description in found])
 
     @cached_property
     def reference(self) -> tuple[float, float]:

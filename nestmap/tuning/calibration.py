@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ from nestmap.tuning.strategy import random_strategy
 from worker.devices.interface import MeasuringDevice
 
 SCHEMA = "nestmap/device-constants/1"
+MAX_CONSTANTS_BYTES = 2**20
 LAYERS = ("vgg16/7", "vgg16/17")
 VARIANTS = ("direct", "partial")
 #: One in so many candidates is not fitted to, but predicted.
@@ -102,6 +104,19 @@ class Calibration:
                 "subjects": [ranking.to_json() for ranking in self.rankings],
             },
         }
+
+
+def read_constants(path: Path) -> DeviceConstants:
+    """The constants in a file of :meth:`Calibration.to_json`; InputError for anything else."""
+    try:
+        value: Any = json.loads(path.read_bytes()[: MAX_CONSTANTS_BYTES + 1])
+        if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+            raise ValueError("another schema")
+        return DeviceConstants.from_json(dict(value["constants"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(
+            Problem(str(path), "holds no constants", str(error)[:200], SCHEMA)
+        ) from error
 
 
 def calibration_layers() -> tuple[LayerSpec, ...]:

@@ -1,33 +1,38 @@
 """Model-guided search over the subjects of a run: what ``nestmap tune`` does by default.
 
-Each subject (a variant of one layer, say) has a model of its own, which starts from the guess of
-:mod:`nestmap.tuning.proxy` and learns from outcomes. Subjects take turns until each model has its
-first outcomes; from then on every other turn goes to the subject with the best time.
+Each subject (a variant of one layer, say) has a model of its own, which starts from a guess (of
+:mod:`nestmap.tuning.descriptions`, or of a model that learned from other layers) and learns from
+outcomes. Subjects take turns until each model has its first outcomes; from then on every other
+turn goes to the subject with the best time.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mapper.constraint_rules.predicate import Variable
+from mapper.cost.analytic import DeviceConstants
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, UnsatisfiableError
-from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timed
-from mapper.pipeline import Subject
 from mapper.search.candidates import Choices, SolvedCandidates
 from mapper.search.goal import Front, Goal
 from mapper.search.model_guided import ModelGuided, Settings
 from mapper.search.pool import Described
+from mapper.search.predicted_first import PredictedFirst
 from mapper.search.strategy import Choice
 from mapper.search.strategy import Outcome as Told
+from mapper.search.strategy import Strategy as Search
 from mapper.solver.limits import Watch
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate, Draw, candidate_of
-from nestmap.tuning.proxy import guessed_cost
+from nestmap.tuning.descriptions import COLUMNS, CONSTANTS, Description, described
+from nestmap.tuning.learned import LearnedModel, transfer_row
 from nestmap.tuning.statistics import relative_error
 from nestmap.tuning.strategy import Refused, Source, ignore_refusals
 
@@ -39,13 +44,17 @@ SETTINGS = Settings(start=12, growth=16, pool=384)
 _KEPT = 512
 _FRONT = Front()
 
+Floats = NDArray[np.float64]
+
 
 class GuidedStrategy:
     """A :class:`~nestmap.tuning.strategy.Strategy` that learns.
 
     Its order depends on the seed, the subjects, the device and what it is told, never on a
     clock. What the sources' history holds is learned first and never asked for. ``watch`` gives
-    the limits that the solver keeps to; LimitError and Cancelled as it says.
+    the limits that the solver keeps to; LimitError and Cancelled as it says. ``constants`` are the
+    analytic model's; ``analytic`` tries what this model predicts to be best and learns nothing.
+    ``learned`` guesses instead.
     """
 
     def __init__(
@@ -59,10 +68,13 @@ class GuidedStrategy:
         goal: Goal = _FRONT,
         settings: Settings = SETTINGS,
         watch: Callable[[], Watch] = Watch,
+        constants: DeviceConstants = CONSTANTS,
+        analytic: bool = False,
+        learned: LearnedModel | None = None,
     ) -> None:
+        knows = _Knowledge(device, constants, analytic, learned)
         self._searches = [
-            _Search(source, device, seed, draw, refused, goal, settings, watch)
-            for source in sources
+            _Search(source, knows, seed, draw, refused, goal, settings, watch) for source in sources
         ]
         self._start = settings.start
         self._turn = 0
@@ -106,13 +118,23 @@ class _DrawnCandidates(SolvedCandidates):
         return list(dict.fromkeys(tuple(found[name] for name in names) for found in drawn))
 
 
+@dataclass(frozen=True, slots=True)
+class _Knowledge:
+    """What times are guessed from (:class:`GuidedStrategy`)."""
+
+    device: DeviceProfile
+    constants: DeviceConstants
+    analytic: bool
+    learned: LearnedModel | None
+
+
 class _Search:
     """The search of one subject."""
 
     def __init__(
         self,
         source: Source,
-        device: DeviceProfile,
+        knows: _Knowledge,
         seed: int,
         draw: Draw | None,
         refused: Refused,
@@ -125,11 +147,12 @@ class _Search:
         self.known = 0
         self.best_ms = float("inf")
         self._source = source
-        self._device = device
+        self._knows = knows
         self._refused = refused
         self._names = [name for name, _ in source.space.variables]
         self._candidates: OrderedDict[Choice, Candidate | None] = OrderedDict()
-        self._guesses: dict[Choice, tuple[float, ...]] = {}
+        self._descriptions: dict[Choice, Description] = {}
+        self._siblings: Floats | None = None
         self._waiting: list[Choice] = []
         self._ids: set[str] = set()
         solved = (
@@ -139,14 +162,28 @@ class _Search:
         )
         # By program, not by position: the order must not depend on what else is tuned.
         own_seed = derived_seed(seed, source.program_hash, len(source.history)) % 2**31
-        self._search = ModelGuided(
-            solved,
-            own_seed,
-            space=source.space,
-            goal=goal,
-            describe=self._describe,
-            first=[self._choice(assignment) for assignment in source.known],
-            settings=settings,
+        first = [self._choice(assignment) for assignment in source.known]
+        self._search: Search = (
+            PredictedFirst(
+                solved,
+                own_seed,
+                describe=self._describe,
+                space=source.space,
+                goal=goal,
+                first=first,
+                pool=settings.pool,
+                growth=settings.growth,
+            )
+            if knows.analytic
+            else ModelGuided(
+                solved,
+                own_seed,
+                space=source.space,
+                goal=goal,
+                describe=self._describe,
+                first=first,
+                settings=settings,
+            )
         )
         for assignment, outcome, memory_bytes in source.history:
             self._learn(self._choice(assignment), outcome, memory_bytes)
@@ -204,46 +241,37 @@ class _Search:
         """Bytes, sizes of the launches and the guess of candidates, from their kernels' plans."""
         choices = [tuple(row) for row in rows.tolist()]
         candidates = [self._candidate(choice) for choice in choices]
+        known = np.array([candidate is not None for candidate in candidates])
         found = [
-            (0.0,) * (_COLUMNS + 1) if c is None else self._guess(choice, c)
-            for choice, c in zip(choices, candidates, strict=True)
+            self._described(choice, candidate)
+            for choice, candidate in zip(choices, candidates, strict=True)
+            if candidate is not None
         ]
-        numbers = np.array(found, np.float64).reshape(len(found), _COLUMNS + 1)
+        knows = self._knows
+        columns = np.zeros((len(rows), COLUMNS + (knows.learned is not None)))
+        guess = np.zeros(len(rows))
+        if found:
+            guess[known] = self._guesses(found)
+            # What was learned is one column more, and this is the guess's place.
+            columns[known, -1] = guess[known]
+            columns[known, :COLUMNS] = [entry.columns(knows.constants) for entry in found]
         memory = [0 if c is None else c.plan.memory_bytes for c in candidates]
-        return Described(
-            np.array(memory, np.int64),
-            numbers,
-            numbers[:, -1],
-            np.array([c is not None for c in candidates]),
-        )
+        return Described(np.array(memory, np.int64), columns, guess, known)
 
-    def _guess(self, choice: Choice, candidate: Candidate) -> tuple[float, ...]:
-        if choice not in self._guesses:
-            columns = described_columns(self._source.subject, candidate, self._device)
-            self._guesses[choice] = columns
-        return self._guesses[choice]
+    def _guesses(self, found: Sequence[Description]) -> Floats:
+        knows = self._knows
+        if knows.analytic:
+            return np.array([description.predicted(knows.constants) for description in found])
+        if knows.learned is None:
+            return np.array([description.guess(knows.constants) for description in found])
+        rows = np.array([transfer_row(description, knows.device) for description in found])
+        if self._siblings is None:
+            # The first that are described are random ones.
+            self._siblings = rows
+        return knows.learned.predict(rows, self._siblings)
 
-
-_COLUMNS = 6
-
-
-def described_columns(
-    subject: Subject, candidate: Candidate, device: DeviceProfile
-) -> tuple[float, ...]:
-    """What is known of a candidate without running it, as logarithms: work-items, work-groups,
-    local, private and intermediate bytes, launches, and last the guess of its time."""
-    guess = guessed_cost(subject.require_program(), candidate, device)
-    return (*_plan_columns(candidate.plan), float(np.log(guess)))
-
-
-def _plan_columns(plan: HostPlan) -> tuple[float, ...]:
-    """Logarithms of a plan's work-items, work-groups, bytes of each kind, and its launches."""
-    items = sum(float(np.prod(launch.global_size)) for launch in plan.launches)
-    groups = sum(
-        float(np.prod(launch.global_size)) / float(np.prod(launch.local_size))
-        for launch in plan.launches
-    )
-    local = max(launch.local_bytes for launch in plan.launches)
-    private = max(launch.private_bytes for launch in plan.launches)
-    sizes = (items, groups, local, private, plan.extra_bytes, len(plan.launches))
-    return tuple(float(np.log2(1 + size)) for size in sizes)
+    def _described(self, choice: Choice, candidate: Candidate) -> Description:
+        if choice not in self._descriptions:
+            subject = self._source.subject
+            self._descriptions[choice] = described(subject, candidate, self._knows.device)
+        return self._descriptions[choice]

@@ -7,7 +7,7 @@ import pytest
 
 from mapper.search.features import Features
 from mapper.search.gaussian_process import GaussianProcess
-from mapper.search.model_guided import Model
+from mapper.search.learner import Learner, Model, View
 from mapper.search.trees import Forest
 from tests.unit.search.spaces import limited_space
 
@@ -81,19 +81,67 @@ def test_believing_a_point_makes_it_certain() -> None:
     assert deviation[0] < before / 2
 
 
+def test_observations_one_by_one_give_what_all_at_once_do() -> None:
+    points, asked = _points(30, 7), _points(50, 8)
+    values, noise = _function(points), np.linspace(0.0, 0.1, 30)
+    grown, whole = GaussianProcess(4), GaussianProcess(4)
+    for model in (grown, whole):
+        model.fit(points[:12], values[:12], noise[:12], 20)
+    grown.predict(asked)
+    for count in range(13, 31):
+        grown.fit(points[:count], values[:count], noise[:count], 0)
+        if count % 4 == 0:
+            grown.predict(asked)
+    # Other noise: nothing of what was worked out holds.
+    whole.fit(points, values, noise + 1.0, 0)
+    other = whole.predict(asked)[0]
+    whole.fit(points, values, noise, 0)
+    for one, all_at_once in zip(grown.predict(asked), whole.predict(asked), strict=True):
+        assert one == pytest.approx(all_at_once, rel=1e-6, abs=1e-8)
+    assert np.abs(other - whole.predict(asked)[0]).max() > 0.01
+
+
+def test_a_learner_sees_slow_times_and_failures_alike() -> None:
+    learner = Learner(View(clipped=0.5), 0, refit=4, steps=5, trees=False)
+    log_times = np.array([0.0, 1.0, 2.0, 8.0, np.inf])
+    model, values = learner.fit(_points(5, 9), log_times, np.zeros(5))
+    # The median of those that were timed is 1.5.
+    assert values[2] == values[3] == values[4] == values.max()
+    assert values[1] - values[0] == pytest.approx(2 * (values[2] - values[1]))
+    assert isinstance(model, GaussianProcess)
+    many = Learner(View(), 0, refit=4, steps=5, trees=False)
+    wide = np.random.default_rng(0).normal(size=(5, 65))
+    assert isinstance(many.fit(wide, log_times, np.zeros(5))[0], Forest)
+
+
+def test_values_of_small_domains_have_columns_at_the_end() -> None:
+    space = limited_space()
+    rows = np.array([[2, 4, 1], [8, 4, 2], [8, 2, 3], [4, 8, 4]], np.int64)
+    features = Features(space.variables)
+    found = features.of(rows)
+    # Eight values of the first two, four of the last; those not there are constant.
+    assert features.values == 3 + 3 + 4
+    assert found.shape == (4, 3 + features.values)
+    (third,) = np.flatnonzero((found[:, -4:] > 0)[2])
+    assert third == 2
+
+
 def test_features_have_what_constraints_speak_of() -> None:
     space = limited_space()
     rows = np.array([[16, 4, 1], [4, 16, 1], [1, 1, 1]], np.int64)
     plain = Features(space.variables).of(rows)
-    telling = Features(space.variables, space).of(rows)
+    features = Features(space.variables, space)
+    telling = features.of(rows)
     assert telling.shape[1] == plain.shape[1] + 1
     # The product of the first two is the same for the first two rows.
-    assert telling[0, -1] == telling[1, -1] != telling[2, -1]
+    product = telling[:, -1 - features.values]
+    assert product[0] == product[1] != product[2]
 
 
 def test_further_columns_and_constant_ones() -> None:
     space = limited_space()
     rows = np.array([[2, 4, 1], [8, 4, 1]], np.int64)
     found = Features(space.variables).of(rows, rows[:, :1].astype(float) ** 2)
-    assert found.shape == (2, 2)
+    # Its size, the square, and whether it is 2 and whether it is 8.
+    assert found.shape == (2, 4)
     assert found.mean(axis=0) == pytest.approx(0)

@@ -21,6 +21,7 @@ from nestmap.search_bench.recording import Recording, read_recording, write_reco
 from nestmap.search_bench.replay import Arena, first_at, quality, volume
 from nestmap.search_bench.tables import summaries, table, verdict
 from nestmap.space_bench.cases import ROOT
+from nestmap.tuning.descriptions import COLUMNS
 from tests.unit.tuning.fakes import TINY, ScriptedDevice, timed
 
 RECORDINGS = ROOT / "bench" / "recordings"
@@ -88,7 +89,7 @@ def test_a_search_of_a_layer_looks_for_the_front_and_knows_a_guess(arena: Arena)
     assert isinstance(goal_of(arena), Front)
     described = arena.describe(arena.recording.values[:5])
     assert described.guess is not None
-    assert described.columns.shape == (5, 7)
+    assert described.columns.shape == (5, COLUMNS)
 
 
 def test_a_layer_recorded_under_other_rules_is_refused(layer: Recording) -> None:

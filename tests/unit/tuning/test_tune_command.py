@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mapper.cost.analytic import DeviceConstants
 from mapper.host_plan import HostPlan
 from nestmap.cli import app
+from nestmap.tuning.calibration import SCHEMA
 from tests.unit.tuning.fakes import TINY
 
 
@@ -61,6 +64,36 @@ def test_table_is_printed(layer: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert tune(layer, tmp_path) == 0
     printed = capsys.readouterr().out
     assert "time_ms" in printed and "memory_bytes" in printed and "high-level" in printed
+
+
+def test_the_analytic_strategy_takes_constants_from_a_file(
+    layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "constants.json"
+    analytic = ("--strategy", "analytic", "--constants", str(path), "--json")
+    path.write_text(json.dumps({"schema": SCHEMA, "constants": DeviceConstants().to_json()}))
+    assert tune(layer, tmp_path, *analytic) == 0
+    assert json.loads(capsys.readouterr().out)["tried"] == 3
+    for wrong in ("{", '{"schema": "x"}', json.dumps({"schema": SCHEMA, "constants": {"a": 1}})):
+        path.write_text(wrong)
+        assert tune(layer, tmp_path, *analytic) == 2
+        assert "constants" in capsys.readouterr().err
+
+
+def test_what_other_layers_taught_is_used(
+    layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert tune(layer, tmp_path, "--transfer") == 2
+    assert "too few" in capsys.readouterr().err
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(replace(TINY, height=9, name="other").to_json()))
+    assert tune(str(other), tmp_path, "--candidates", "12") == 0
+    capsys.readouterr()
+    assert tune(layer, tmp_path, "--transfer", "--json") == 0
+    printed = capsys.readouterr()
+    assert "learned from other/high-level" in printed.err
+    assert json.loads(printed.out)["tried"] == 3
+    assert tune(layer, tmp_path, "--transfer", "--strategy", "random") == 2
 
 
 def test_bad_input(layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -1,0 +1,122 @@
+"""What was measured of some layers tells how candidates of another rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from db.store import Store
+from mapper.cost.analytic import rank_correlation
+from mapper.errors import InputError
+from mapper.host_plan import HostPlan
+from mapper.measurement import CompileError, Outcome
+from mapper.pipeline import subject_of_layer
+from mapper.search.model_guided import Settings
+from nestmap.tuning.guided import GuidedStrategy
+from nestmap.tuning.learned import (
+    LEAST_OF_A_GROUP,
+    Group,
+    LearnedModel,
+    groups_of_store,
+    learned_for,
+)
+from nestmap.tuning.policy import device_identity
+from nestmap.tuning.run import Budget, tune
+from nestmap.tuning.strategy import random_strategy
+from tests.unit.tuning.fakes import TINY, ScriptedDevice, timed
+
+WIDE = replace(TINY, height=12, width=12, name="wide")
+DEEP = replace(TINY, filters=8, name="deep")
+VARIANT = "high-level"
+MEASURED = 24
+
+
+class WorkItemsDevice(ScriptedDevice):
+    """More work-items are faster, and everything takes longer on a large layer."""
+
+    def measure(self, plan: HostPlan, *, candidate: str = "", **options: object) -> Outcome:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().measure(plan, candidate=candidate, **options)
+        items = sum(float(np.prod(launch.global_size)) for launch in plan.launches)
+        return timed(plan.memory_bytes / 100 / items**0.5)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Random candidates of three layers."""
+    with Store.open(tmp_path_factory.mktemp("learned") / "store.sqlite3") as opened:
+        for layer in (TINY, WIDE, DEEP):
+            subject = subject_of_layer(layer, VARIANT)
+            budget = Budget(MEASURED)
+            tune([subject], WorkItemsDevice(), opened, budget=budget, make=random_strategy())
+        yield opened
+
+
+def _groups(store: Store) -> dict[str, Group]:
+    device = WorkItemsDevice()
+    device_id = store.add_device(device.profile().name, device_identity(device.facts()))
+    return {group.name: group for group in groups_of_store(store, device_id, device.profile())}
+
+
+def test_candidates_of_a_new_layer_are_ranked_by_what_others_took(store: Store) -> None:
+    groups = _groups(store)
+    assert set(groups) == {f"{name}/{VARIANT}" for name in ("tiny", "wide", "deep")}
+    new = groups.pop(f"wide/{VARIANT}")
+    model = LearnedModel(list(groups.values()))
+    predicted = model.predict(new.rows, new.rows)
+    assert rank_correlation(predicted.tolist(), new.log_times.tolist()) > 0.8
+    assert np.median(predicted) == pytest.approx(0, abs=0.3)
+
+
+def test_what_is_tuned_teaches_nothing_of_itself(store: Store) -> None:
+    subject = subject_of_layer(WIDE, VARIANT)
+    model = learned_for(store, WorkItemsDevice(), [subject])
+    assert sorted(model.groups) == [f"deep/{VARIANT}", f"tiny/{VARIANT}"]
+
+
+def test_too_few_measurements_are_refused(tmp_path: Path) -> None:
+    with (
+        Store.open(tmp_path / "empty.sqlite3") as empty,
+        pytest.raises(InputError, match="too few"),
+    ):
+        learned_for(empty, WorkItemsDevice(), [])
+    few = Group("few", np.zeros((9, 5)), np.full(9, np.inf))
+    few.log_times[: LEAST_OF_A_GROUP - 1] = 0.0
+    with pytest.raises(InputError, match=f"found {LEAST_OF_A_GROUP - 1};"):
+        LearnedModel([few])
+
+
+def test_failures_are_learned_as_slow() -> None:
+    rows = np.zeros((40, 5))
+    rows[:, 0] = np.arange(40) % 2
+    log_times = np.where(rows[:, 0] == 1, np.inf, np.linspace(0, 1, 40))
+    found = LearnedModel([Group("x", rows, log_times)]).predict(rows[:2], rows)
+    assert found[1] > found[0] + 0.3
+
+
+def test_a_search_starts_from_what_was_learned(store: Store, tmp_path: Path) -> None:
+    """Of its first candidates every other one is by the guess."""
+    subject = subject_of_layer(WIDE, VARIANT)
+    learned = learned_for(store, WorkItemsDevice(), [subject])
+    best: dict[str, float] = {}
+    for name, make in {
+        "learned": partial(GuidedStrategy, learned=learned, settings=Settings(start=6, growth=12)),
+        "random": random_strategy(),
+    }.items():
+        with Store.open(tmp_path / f"{name}.sqlite3") as opened:
+            found = tune([subject], WorkItemsDevice(), opened, budget=Budget(6), make=make)
+            best[name] = found.front[0].time_ms
+    assert best["learned"] <= best["random"]
+
+
+def test_the_analytic_strategy_tries_each_candidate_once(tmp_path: Path) -> None:
+    subject = subject_of_layer(TINY, VARIANT)
+    make = partial(GuidedStrategy, analytic=True, settings=Settings(growth=6))
+    device = ScriptedDevice(lambda number, _: CompileError("no") if number == 2 else None)
+    with Store.open(tmp_path / "store.sqlite3") as opened:
+        found = tune([subject], device, opened, budget=Budget(10), make=make)
+    assert found.state.tried == len(set(device.measured)) == 10
