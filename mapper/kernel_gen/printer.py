@@ -41,7 +41,7 @@ from mapper.kernel_gen.scheduled import (
     threads_of,
     trip_count,
 )
-from mapper.kernel_gen.vector_lanes import into_vectors
+from mapper.kernel_gen.vector_lanes import into_vectors, vector_registers
 from mapper.schedule import Level
 
 _THREAD_IDS = {
@@ -180,7 +180,7 @@ class _Printer:
         self.lines: list[str] = []
         self.depth = 1
         self.registers = registers
-        self.vector_registers = _vector_registers(body, registers)
+        self.vector_registers = vector_registers(body, registers)
         self.values = ValuePrinter(names, registers, self.vector_registers, self.line)
 
     def line(self, text: str) -> None:
@@ -269,7 +269,10 @@ class _Printer:
             self.line(f"{{ /* {label}, one iteration */")
             self.bind(run, const(0), variable)
         elif run.is_serial:
-            if run.loops[0].unroll is not None and run.loops[0].unroll.constant:
+            wanted = run.loops[0].unroll is not None and run.loops[0].unroll.constant
+            # PoCL 3.0-rc2 (LLVM 14) loses what an unrolled loop stores in memory that work-items
+            # share, and then loads.
+            if wanted and not _loads_what_it_stores(run.body):
                 self.line("#pragma unroll")
             trip = self.trip_text(run)
             self.line(
@@ -455,36 +458,26 @@ def _is_copy(run: Run) -> bool:
     return isinstance(statement, Store)
 
 
-def _counter(run: Run) -> str:
-    """The name of the variable that counts a run's iterations."""
-    if len(run.loops) == 1:
-        return run.loops[0].variable.name
-    return f"f_{run.loops[0].map_id}"
-
-
-def _vector_registers(body: tuple[Scheduled, ...], registers: frozenset[str]) -> dict[str, int]:
-    """Register arrays whose accesses are whole vectors or single lanes of them, with the width."""
-    widths: dict[str, int] = {}
-    mixed: set[str] = set()
-
-    def note(buffer: Buffer, indices: tuple[Expr, ...]) -> None:
-        if buffer.name not in registers:
-            return
-        width = buffer.dimensions[-1].constant if buffer.dimensions else None
-        if indices and str(indices[-1]) == LANE and width in VECTOR_WIDTHS:
-            assert width is not None
-            widths[buffer.name] = width
-        elif not indices or indices[-1].constant is None:
-            mixed.add(buffer.name)
+def _loads_what_it_stores(body: tuple[Scheduled, ...]) -> bool:
+    """Whether a buffer in local or global memory is both stored and loaded there."""
+    stored: set[str] = set()
+    loaded: set[str] = set()
 
     def visit(statements: tuple[Scheduled, ...]) -> None:
         for statement in statements:
             if isinstance(statement, Run | Ahead):
                 visit(statement.body)
             elif isinstance(statement, Store):
-                note(statement.buffer, statement.indices)
-                for load in loads(statement.value):
-                    note(load.buffer, load.indices)
+                if statement.buffer.memory is not Memory.PRIVATE:
+                    stored.add(statement.buffer.name)
+                loaded.update(load.buffer.name for load in loads(statement.value))
 
     visit(body)
-    return {name: width for name, width in widths.items() if name not in mixed}
+    return bool(stored & loaded)
+
+
+def _counter(run: Run) -> str:
+    """The name of the variable that counts a run's iterations."""
+    if len(run.loops) == 1:
+        return run.loops[0].variable.name
+    return f"f_{run.loops[0].map_id}"

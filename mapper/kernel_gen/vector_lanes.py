@@ -10,11 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mapper.ast_model.index_expr import Expr, const, symbol, the_symbol
-from mapper.ast_model.loop_nest import (
-    Store,
-    substitute_store,
-)
+from mapper.ast_model.loop_nest import Buffer, Store, loads, substitute_store
 from mapper.ast_model.views import LANE
+from mapper.kernel_gen.c_values import VECTOR_WIDTHS
 from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled
 
 
@@ -47,3 +45,31 @@ def _vectors(run: Run) -> Run:
         moved = substitute_store(statement, {loop.variable.name: index})
         stores.append(replace(moved, lane=the_symbol(lane)))
     return Run((counted,), run.code, trip, tuple(stores))
+
+
+def vector_registers(body: tuple[Scheduled, ...], registers: frozenset[str]) -> dict[str, int]:
+    """Register arrays whose accesses are whole vectors or single lanes of them, with the width."""
+    widths: dict[str, int] = {}
+    mixed: set[str] = set()
+
+    def note(buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+        if buffer.name not in registers:
+            return
+        width = buffer.dimensions[-1].constant if buffer.dimensions else None
+        if indices and str(indices[-1]) == LANE and width in VECTOR_WIDTHS:
+            assert width is not None
+            widths[buffer.name] = width
+        elif not indices or indices[-1].constant is None:
+            mixed.add(buffer.name)
+
+    def visit(statements: tuple[Scheduled, ...]) -> None:
+        for statement in statements:
+            if isinstance(statement, Run | Ahead):
+                visit(statement.body)
+            elif isinstance(statement, Store):
+                note(statement.buffer, statement.indices)
+                for load in loads(statement.value):
+                    note(load.buffer, load.indices)
+
+    visit(body)
+    return {name: width for name, width in widths.items() if name not in mixed}
