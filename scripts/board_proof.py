@@ -59,7 +59,8 @@ def start_service(folder: Path) -> tuple[subprocess.Popen[str], Api]:
     url = ""
     for line in service.stdout:
         event = json.loads(line)
-        url = event.get("url", url)
+        if event.get("event") == "listening":
+            url = event["url"]
         if event.get("event") == "ready":
             (token,) = folder.glob("*.admin-token")
             return service, Api(url, token.read_text().strip())
@@ -74,6 +75,8 @@ def end(process: subprocess.Popen[Any]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def await_device(api: Api, worker: subprocess.Popen[Any]) -> dict[str, Any]:
