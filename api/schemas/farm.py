@@ -64,7 +64,7 @@ class RunRequest(Strict):
     ) = Field(
         default=None,
         description="Of a layer, each a study of its own; if absent direct, partial and what "
-        "suits the device: blocked and blocked-in-place for processors, else tiled",
+        "suits the device: blocked and blocked-in-place for processors",
     )
     mode: Literal["strict", "paper"] = "strict"
     strategy: Literal["auto", "guided", "random"] = Field(

@@ -28,7 +28,7 @@ _SEED = 0
 
 def tuned_variants(facts: Mapping[str, str]) -> tuple[str, ...]:
     """The variants of a layer that are tuned on a device unless others are asked for."""
-    own = ("blocked", "blocked-in-place") if _works_alone(facts) else ("tiled",)
+    own = ("blocked", "blocked-in-place") if _works_alone(facts) else ()
     return (*own, "direct", "partial")
 
 

@@ -337,6 +337,8 @@ def test_a_brushed_axis_of_parameters_selects_kernels_in_the_figure(
     drag_over_everything(page)
     kept = [found for found in timed if found["time_ms"] <= middle]
     expect(page.locator("[data-table-title]")).to_have_text(f"{len(kept)} selected")
+    # The title comes first, rows when what they say of each kernel has been fetched.
+    expect(page.locator("[data-points] tbody th a")).to_have_count(len(kept))
     assert set(listed(page)) == {found["candidate"] for found in kept}
     # A span through which no line goes leaves none, no span leaves all.
     brush_time(page, times[-1] * 2, times[-1] * 3)

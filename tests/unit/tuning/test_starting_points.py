@@ -23,7 +23,7 @@ CPU, GPU = {"device.kind": "cpu"}, {"device.kind": "gpu"}
 
 
 @pytest.mark.parametrize(
-    ("facts", "own"), [(CPU, ("blocked", "blocked-in-place")), (GPU, ("tiled",)), ({}, ("tiled",))]
+    ("facts", "own"), [(CPU, ("blocked", "blocked-in-place")), (GPU, ()), ({}, ())]
 )
 def test_the_variants_that_are_tuned_suit_the_kind_of_device(
     facts: dict[str, str], own: tuple[str, ...]
