@@ -5,11 +5,15 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from nestmap.soundness.judges import Judge
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
 IN_CI = os.environ.get("NESTMAP_CI") == "1"
@@ -51,6 +55,15 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         pytest.fail(f"{lines}\n\nIf this change is meant: `make golden`.", pytrace=False)
 
     return compare
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[dict[str, Judge]]:
+    """Who judges cases of programs: Oclgrind, and PoCL in a child."""
+    from nestmap.soundness.judges import OclgrindJudge, PoclJudge
+
+    with PoclJudge() as pocl:
+        yield {"oclgrind": OclgrindJudge(), "pocl": pocl}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -38,6 +38,7 @@ from mapper.kernel_gen.scheduled import (
     Scheduled,
     ScheduledKernel,
     element_count,
+    stores_in,
     threads_of,
     trip_count,
 )
@@ -142,15 +143,12 @@ def _pointer(buffer: Buffer, loaded: bool, written: bool) -> str:
 
 def _loaded_globals(body: tuple[Scheduled, ...]) -> dict[str, Buffer]:
     """The global buffers that are read, by name, in the order of their first uses."""
-    found: dict[str, Buffer] = {}
-    for statement in body:
-        if isinstance(statement, Run | Ahead):
-            found.update(_loaded_globals(statement.body))
-        elif isinstance(statement, Store):
-            for load in loads(statement.value):
-                if load.buffer.memory is Memory.GLOBAL:
-                    found[load.buffer.name] = load.buffer
-    return found
+    return {
+        load.buffer.name: load.buffer
+        for store in stores_in(body)
+        for load in loads(store.value)
+        if load.buffer.memory is Memory.GLOBAL
+    }
 
 
 def _global_buffers(kernel: ScheduledKernel, loaded: Mapping[str, Buffer]) -> tuple[Buffer, ...]:
@@ -460,20 +458,9 @@ def _is_copy(run: Run) -> bool:
 
 def _loads_what_it_stores(body: tuple[Scheduled, ...]) -> bool:
     """Whether a buffer in local or global memory is both stored and loaded there."""
-    stored: set[str] = set()
-    loaded: set[str] = set()
-
-    def visit(statements: tuple[Scheduled, ...]) -> None:
-        for statement in statements:
-            if isinstance(statement, Run | Ahead):
-                visit(statement.body)
-            elif isinstance(statement, Store):
-                if statement.buffer.memory is not Memory.PRIVATE:
-                    stored.add(statement.buffer.name)
-                loaded.update(load.buffer.name for load in loads(statement.value))
-
-    visit(body)
-    return bool(stored & loaded)
+    shared = (s.buffer for s in stores_in(body) if s.buffer.memory is not Memory.PRIVATE)
+    stored = {buffer.name for buffer in shared}
+    return any(load.buffer.name in stored for s in stores_in(body) for load in loads(s.value))
 
 
 def _counter(run: Run) -> str:

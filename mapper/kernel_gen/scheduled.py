@@ -9,7 +9,7 @@ maps around it. A reduce may have two of a local buffer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from mapper.ast_model.index_expr import Expr, Symbol, const, symbol, weighted_sum
@@ -287,6 +287,15 @@ def threads_of(kernel: ScheduledKernel, run: Run) -> int:
     if code.level is Level.WORK_GROUP:
         return kernel.global_size[d] // kernel.local_size[d]
     return kernel.global_size[d]
+
+
+def stores_in(body: tuple[Scheduled, ...]) -> Iterator[Store]:
+    """All stores, at whatever depth, in their order."""
+    for statement in body:
+        if isinstance(statement, Store):
+            yield statement
+        elif isinstance(statement, Run | Ahead):
+            yield from stores_in(statement.body)
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:

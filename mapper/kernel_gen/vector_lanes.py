@@ -13,7 +13,7 @@ from mapper.ast_model.index_expr import Expr, const, symbol, the_symbol
 from mapper.ast_model.loop_nest import Buffer, Store, loads, substitute_store
 from mapper.ast_model.views import LANE
 from mapper.kernel_gen.c_values import VECTOR_WIDTHS
-from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled
+from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, stores_in
 
 
 def into_vectors(body: tuple[Scheduled, ...]) -> tuple[Scheduled, ...]:
@@ -62,14 +62,8 @@ def vector_registers(body: tuple[Scheduled, ...], registers: frozenset[str]) -> 
         elif not indices or indices[-1].constant is None:
             mixed.add(buffer.name)
 
-    def visit(statements: tuple[Scheduled, ...]) -> None:
-        for statement in statements:
-            if isinstance(statement, Run | Ahead):
-                visit(statement.body)
-            elif isinstance(statement, Store):
-                note(statement.buffer, statement.indices)
-                for load in loads(statement.value):
-                    note(load.buffer, load.indices)
-
-    visit(body)
+    for store in stores_in(body):
+        note(store.buffer, store.indices)
+        for load in loads(store.value):
+            note(load.buffer, load.indices)
     return {name: width for name, width in widths.items() if name not in mixed}

@@ -21,6 +21,11 @@ class Family(StrEnum):
     SINGLE = "single"
 
 
+def family_of(facts: Mapping[str, str]) -> Family:
+    """The family that suits a device of these facts (``device.kind`` is among them)."""
+    return Family.SINGLE if facts.get("device.kind") == "cpu" else Family.GROUPS
+
+
 _THREADS = ("k", "w", "mo", "y", "x", "mi")
 _TILE = ("r", "p", "m", "cell", "v")
 

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from nestmap.kernel_bench.cpu import CpuRow
     from nestmap.kernel_bench.libraries import Library
 
-#: What is searched in unless variants are named: each work-item alone, on a core's vectors.
-CPU_VARIANTS = ("blocked", "blocked-in-place")
-
 
 def cpu(
     layers: LayersOption = None,
@@ -75,6 +72,7 @@ def cpu(
     from nestmap.kernel_bench.libraries import PEERS_PYTHON, LibraryProcess
     from nestmap.kernel_bench.record_files import device_folder, read_records
     from nestmap.kernel_bench.tuning_stage import chosen_layers
+    from nestmap.tuning.starting_points import PROCESSOR_VARIANTS
     from worker.devices.facts import device_facts
     from worker.devices.opencl import profile_of
     from worker.measuring.loaded_plan import open_session
@@ -86,7 +84,7 @@ def cpu(
         run_search(
             chosen,
             device,
-            tuple(variant or CPU_VARIANTS),
+            tuple(variant or PROCESSOR_VARIANTS),
             (tune, candidates),
             1,
             journal or out.with_suffix(".journal.ndjson"),

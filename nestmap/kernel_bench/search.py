@@ -15,7 +15,7 @@ from mapper.layer_spec import LayerSpec
 from mapper.measurement import Timed
 from mapper.pipeline import Subject, assignment_to_json, derive_space, subject_of_layer
 from mapper.rewrites.catalogue import CHAINS
-from mapper.rewrites.families import Family
+from mapper.rewrites.families import family_of
 from mapper.solver.restrictions import narrowed
 from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, records_of
@@ -166,14 +166,13 @@ def search(
     firsts = readable(wanted.space, stored)
     executor = None
     if proposals is None and wanted.variant in CHAINS:
-        alone = pool.device().facts.get("device.kind") == "cpu"
         proposals = BlockedProposals(
             wanted.layer,
             wanted.variant,
             wanted.subject,
             wanted.space,
             wanted.profile,
-            Family.SINGLE if alone else Family.GROUPS,
+            family_of(pool.device().facts),
             seed,
             firsts,
         )

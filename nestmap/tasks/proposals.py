@@ -24,7 +24,6 @@ from nestmap.tasks.run_search import RunSearch, Variant
 from nestmap.tasks.workload_files import SOURCE, Spool, artifacts_of, workload_json
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.policy import device_identity
-from nestmap.tuning.starting_points import starting_candidates
 
 JOB_SCHEMA = "nestmap/measure-job/1"
 
@@ -37,7 +36,14 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
     profile = variants[0].part.request.device
     search = context.searches.take(request.key, sizes)
     if search is None:
-        search = RunSearch(variants, profile, request.run.strategy, request.run.seed, context.watch)
+        search = RunSearch(
+            variants,
+            profile,
+            request.facts,
+            request.run.strategy,
+            request.run.seed,
+            context.watch,
+        )
     search.use(context.watch)
     # What was proposed by others since.
     for place in range(len(search.batches), len(sizes)):
@@ -81,9 +87,8 @@ def _variant(request: ProposeRequest, name: str | None, context: Context) -> Var
     subject = known.request.subject
     subject.require_program()
     part = known.part(request.run.restrictions, True, context.watch)
-    first = starting_candidates(subject, part.space, part.request.device, request.facts)
     program_hash = content_hash(canonical_json(subject.to_json()))
-    return Variant(subject, part, program_hash, first)
+    return Variant(subject, part, program_hash)
 
 
 def _batch_sizes(state: JsonObject) -> list[int]:

@@ -25,6 +25,7 @@ from nestmap.tasks.known_spaces import KnownPart
 from nestmap.tasks.run_requests import Place
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.guided import GuidedStrategy
+from nestmap.tuning.starting_points import starting_candidates
 from nestmap.tuning.strategy import RandomStrategy, Source, Strategy
 
 #: What the strategy hears of a candidate whose jobs failed for good.
@@ -41,7 +42,6 @@ class Variant:
     subject: Subject
     part: KnownPart
     program_hash: str
-    known: tuple[Mapping[Variable, int], ...]
 
 
 class RunSearch:
@@ -55,6 +55,7 @@ class RunSearch:
         self,
         variants: Sequence[Variant],
         profile: DeviceProfile,
+        facts: Mapping[str, str],
         strategy: str,
         seed: int,
         watch: Watch,
@@ -64,7 +65,7 @@ class RunSearch:
         self.refused: list[str] = []
         self.batches: list[tuple[Candidate, ...]] = []
         self._told = 0
-        self._strategy = _strategy(strategy, self._sources(), profile, seed, self)
+        self._strategy = _strategy(strategy, self._sources(profile, facts), profile, seed, self)
         self.exhausted = False
 
     def watch(self) -> Watch:
@@ -126,11 +127,13 @@ class RunSearch:
                     return found
         raise UnsatisfiableError("nothing was drawn")
 
-    def _sources(self) -> list[Source]:
-        return [
-            Source(index, v.subject, v.part.space, v.program_hash, 0, v.known)
-            for index, v in enumerate(self._variants)
-        ]
+    def _sources(self, profile: DeviceProfile, facts: Mapping[str, str]) -> list[Source]:
+        found: list[Source] = []
+        for index, variant in enumerate(self._variants):
+            subject, space = variant.subject, variant.part.space
+            first = starting_candidates(subject, space, profile, facts)
+            found.append(Source(index, subject, space, variant.program_hash, 0, first))
+        return found
 
 
 class Searches:

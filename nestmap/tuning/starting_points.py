@@ -14,13 +14,15 @@ from mapper.constraint_rules.predicate import Variable
 from mapper.device_profile import DeviceProfile
 from mapper.pipeline import Subject
 from mapper.rewrites.catalogue import CHAINS
-from mapper.rewrites.families import Family
+from mapper.rewrites.families import Family, family_of
 from mapper.solver.space import Space
 from mapper.tuning_records import records_of, shipped_records
 from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.record_files import device_folder
 
+#: Variants of which each work-item works alone, on the vectors of a core.
+PROCESSOR_VARIANTS = ("blocked", "blocked-in-place")
 #: Candidates of a family for each variant of a layer.
 STARTING_CANDIDATES = 6
 _SEED = 0
@@ -28,7 +30,7 @@ _SEED = 0
 
 def tuned_variants(facts: Mapping[str, str]) -> tuple[str, ...]:
     """The variants of a layer that are tuned on a device unless others are asked for."""
-    own = ("blocked", "blocked-in-place") if _works_alone(facts) else ()
+    own = PROCESSOR_VARIANTS if family_of(facts) is Family.SINGLE else ()
     return (*own, "direct", "partial")
 
 
@@ -49,12 +51,7 @@ def starting_candidates(
     known = readable(space, (record.choices for record in fitting))
     if subject.variant not in CHAINS:
         return tuple(known)
-    family = Family.SINGLE if _works_alone(facts) else Family.GROUPS
     proposals = BlockedProposals(
-        subject.layer, subject.variant, subject, space, profile, family, _SEED, known
+        subject.layer, subject.variant, subject, space, profile, family_of(facts), _SEED, known
     )
     return tuple(proposals.propose(len(known) + STARTING_CANDIDATES))
-
-
-def _works_alone(facts: Mapping[str, str]) -> bool:
-    return facts.get("device.kind") == "cpu"

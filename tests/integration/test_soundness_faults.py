@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from mapper.profiles import load_profile
-from nestmap.soundness.judges import Judge, OclgrindJudge, PoclJudge
+from nestmap.soundness.judges import Judge
 from nestmap.soundness.replay import faults_of, refusals
 
 DEVICE = load_profile("pocl")
@@ -142,12 +141,6 @@ CASES = {
         local_sizes={"one": [1, 1, 7]},
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def judges() -> Iterator[dict[str, Judge]]:
-    with PoclJudge() as pocl:
-        yield {"oclgrind": OclgrindJudge(), "pocl": pocl}
 
 
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")

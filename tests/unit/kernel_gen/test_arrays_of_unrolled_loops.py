@@ -6,14 +6,13 @@ an array for each of 270 work-items overflowed it (vgg16/24, seed 1886451767).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from mapper.profiles import load_profile
 from nestmap.joint.printed_kernels import read_kernels
-from nestmap.soundness.judges import Judge, OclgrindJudge, PoclJudge
+from nestmap.soundness.judges import Judge
 from nestmap.soundness.replay import case_of, faults_of
 
 DEVICE = load_profile("pocl")
@@ -50,12 +49,6 @@ def case(program: tuple[str, str]) -> dict[str, Any]:
             "local_sizes": {"out": [2, 1, 1]},
         },
     }
-
-
-@pytest.fixture(scope="module")
-def judges() -> Iterator[dict[str, Judge]]:
-    with PoclJudge() as pocl:
-        yield {"oclgrind": OclgrindJudge(), "pocl": pocl}
 
 
 def test_an_array_in_an_unrolled_loop_is_declared_once() -> None:

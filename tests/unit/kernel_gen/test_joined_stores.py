@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from mapper.profiles import load_profile
-from nestmap.soundness.judges import Judge, OclgrindJudge, PoclJudge
+from nestmap.soundness.judges import Judge
 from nestmap.soundness.replay import case_of, faults_of
 
 DEVICE = load_profile("pocl")
@@ -36,12 +35,6 @@ CASES = {
     "columns": (8, "transpose(ROWS)", (0, 0, 8)),
     "rows backwards": (8, "map#u(row => reorder(reverse, row), ROWS)", (0, 0, 8)),
 }
-
-
-@pytest.fixture(scope="module")
-def judges() -> Iterator[dict[str, Judge]]:
-    with PoclJudge() as pocl:
-        yield {"oclgrind": OclgrindJudge(), "pocl": pocl}
 
 
 def stores(source: str) -> tuple[int, int, int]:

@@ -172,6 +172,7 @@ def test_private_prefetch_by_every_thread_needs_the_switch() -> None:
     np.testing.assert_allclose(run_once(plan, inputs), expected, rtol=1e-6)
 
 
+@pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 def test_an_accumulator_set_and_updated_by_different_threads_gets_its_barrier() -> None:
     """Set to zero by L1{L0}, updated by L0{L1}: one barrier, or no mapping if it is ragged."""
     text = (

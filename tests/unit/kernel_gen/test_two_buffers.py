@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from mapper.ast_model.text_form import parse
 from mapper.errors import InputError
 from mapper.pipeline import subject_of_program
 from mapper.profiles import load_profile
-from nestmap.soundness.judges import Judge, OclgrindJudge, PoclJudge
+from nestmap.soundness.judges import Judge
 from nestmap.soundness.replay import case_of, faults_of, refusals
 
 DEVICE = load_profile("pocl")
@@ -43,12 +42,6 @@ def case(text: str, **parameters: int) -> dict[str, Any]:
             "parameters": parameters,
         },
     }
-
-
-@pytest.fixture(scope="module")
-def judges() -> Iterator[dict[str, Judge]]:
-    with PoclJudge() as pocl:
-        yield {"oclgrind": OclgrindJudge(), "pocl": pocl}
 
 
 @pytest.mark.parametrize(

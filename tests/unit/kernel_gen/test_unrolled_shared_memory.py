@@ -6,13 +6,12 @@ PoCL 3.0-rc2 (LLVM 14) lost such sums: right in Oclgrind and without the pragma,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from mapper.profiles import load_profile
-from nestmap.soundness.judges import Judge, OclgrindJudge, PoclJudge
+from nestmap.soundness.judges import Judge
 from nestmap.soundness.replay import case_of, faults_of, refusals
 
 DEVICE = load_profile("pocl")
@@ -31,12 +30,6 @@ def case(accumulator: str) -> dict[str, Any]:
             "local_sizes": {"out": [4, 1, 4]},
         },
     }
-
-
-@pytest.fixture(scope="module")
-def judges() -> Iterator[dict[str, Judge]]:
-    with PoclJudge() as pocl:
-        yield {"oclgrind": OclgrindJudge(), "pocl": pocl}
 
 
 def test_sums_in_shared_memory_have_no_pragma() -> None:

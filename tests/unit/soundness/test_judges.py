@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from mapper.profiles import load_profile
 from nestmap.soundness.cases import Case
 from nestmap.soundness.coverage import features
-from nestmap.soundness.judges import COMPILER_CRASH, Judge, OclgrindJudge, PoclJudge
+from nestmap.soundness.judges import COMPILER_CRASH, Judge
 from nestmap.soundness.replay import case_of, faults_of, refusals
 
 pytestmark = pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
@@ -22,12 +21,6 @@ VALUE = {
     "program": PROGRAM,
     "assignment": {"mapping": {"a": "W0", "b": "L0", "c": "L0"}, "local_sizes": {"out": [4, 1, 1]}},
 }
-
-
-@pytest.fixture(scope="module")
-def judges() -> Iterator[dict[str, Judge]]:
-    with PoclJudge() as pocl:
-        yield {"oclgrind": OclgrindJudge(), "pocl": pocl}
 
 
 def with_source(case: Case, old: str, new: str) -> Case:
