@@ -27,13 +27,17 @@ def free_port() -> int:
 
 
 class RabbitMqNode:
-    """A node with its port mapper; a context manager. It keeps its data until it is closed."""
+    """A node with its port mapper; a context manager. It keeps its data until it is closed.
 
-    def __init__(self) -> None:
+    ``tls``: it serves :meth:`tls_url` as well, with a certificate that openssl makes.
+    """
+
+    def __init__(self, tls: bool = False) -> None:
         # Not pytest's folder: the names of Erlang's files grow long.
         self._folder = Path(tempfile.mkdtemp(prefix="nm-mq-"))
         self._folder.chmod(0o700)
-        self.port = free_port()
+        self._tls = tls
+        self.port, self.tls_port = free_port(), free_port()
         self._epmd_port, self._dist_port = free_port(), free_port()
         self._epmd: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
@@ -42,6 +46,15 @@ class RabbitMqNode:
     def url(self) -> str:
         """Where clients connect to."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}//"
+
+    @property
+    def ca_file(self) -> Path:
+        """The authority that signed the node's certificate, which is for 127.0.0.1 alone."""
+        return self._folder / "ca.pem"
+
+    def tls_url(self, host: str = "127.0.0.1") -> str:
+        """Where clients connect to with TLS; at 127.0.0.2, too."""
+        return f"amqps://guest:guest@{host}:{self.tls_port}//"
 
     def __enter__(self) -> RabbitMqNode:
         try:
@@ -57,6 +70,8 @@ class RabbitMqNode:
     def start(self) -> None:
         """Start, or start again with the data that is there; waits until clients are served."""
         environment = self._environment()
+        if self._tls and not self.ca_file.exists():
+            self._sign()
         if self._epmd is None:
             self._epmd = subprocess.Popen(
                 ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"],
@@ -104,6 +119,22 @@ class RabbitMqNode:
         except OSError:
             return False
 
+    def _sign(self) -> None:
+        """An authority of a day, and a certificate by it."""
+        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+        for options in (
+            ("-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test authority"),
+            (
+                "-x509", *key, "-keyout", "node.key", "-out", "node.pem", "-subj", "/CN=node",
+                "-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1",
+                "-addext", "basicConstraints=critical,CA:FALSE",
+            ),
+        ):  # fmt: skip
+            subprocess.run(
+                ["openssl", "req", *options, "-days", "1"],
+                cwd=self._folder, check=True, capture_output=True,
+            )  # fmt: skip
+
     def _environment(self) -> dict[str, str]:
         folder = self._folder
         (folder / "enabled_plugins").write_text("[].\n")
@@ -113,6 +144,14 @@ class RabbitMqNode:
             "vm_memory_high_watermark.absolute = 512MB\n"
             "disk_free_limit.absolute = 16MB\n"
         )
+        if self._tls:
+            with (folder / "rabbitmq.conf").open("a") as configuration:
+                configuration.write(
+                    f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}\n"
+                    f"listeners.ssl.2 = 127.0.0.2:{self.tls_port}\n"
+                    f"ssl_options.certfile = {folder / 'node.pem'}\n"
+                    f"ssl_options.keyfile = {folder / 'node.key'}\n"
+                )
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),

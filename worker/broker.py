@@ -15,6 +15,7 @@ from typing import Any
 
 from worker.agent.agent import Agent
 from worker.agent.failures import AgentExit, AgentFailure
+from worker.agent.http_calls import tls_context
 from worker.agent.settings import Settings
 
 TASK = "nestmap.device.bell"
@@ -36,10 +37,23 @@ def queue_arguments() -> dict[str, Any]:
     return {"x-single-active-consumer": True, "x-max-length": _MOST_BELLS}
 
 
+def tls_options(broker_url: str, ca_file: str | None = None) -> dict[str, str | None] | None:
+    """What Celery is told so that a broker has to prove who it is; None for one without TLS.
+
+    ``ca_file``: PEM of the authorities that are trusted, instead of the system's.
+    """
+    if not broker_url.startswith("amqps://"):
+        return None
+    # Without the first key the name in a certificate is not looked at, so that anybody's would
+    # do; for None kombu puts in the URL's host.
+    return {"server_hostname": None, "ca_certs": ca_file}
+
+
 def bell_app(broker_url: str, device_id: str, ca_file: str | None = None) -> Any:
     """The Celery application of one board; nothing is connected yet.
 
-    Raises AgentFailure without Celery, or for a URL that is none of a broker's.
+    Raises AgentFailure without Celery, for a URL that is none of a broker's, or for a ``ca_file``
+    that cannot be used.
     """
     try:
         from celery import Celery
@@ -50,6 +64,7 @@ def bell_app(broker_url: str, device_id: str, ca_file: str | None = None) -> Any
         ) from None
     if not broker_url.startswith(_SCHEMES):
         raise AgentFailure("--broker: amqp:// or amqps:// is wanted", AgentExit.BAD_OPTIONS)
+    tls_context(ca_file)  # a file that is no authority is said now, not tried for ever
     app = Celery("nestmap-board", broker=broker_url, set_as_current=False)
     queue = Queue(
         device_queue(device_id),
@@ -72,7 +87,7 @@ def bell_app(broker_url: str, device_id: str, ca_file: str | None = None) -> Any
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={"confirm_publish": True},
-        broker_use_ssl={"ca_certs": ca_file} if broker_url.startswith("amqps") else None,
+        broker_use_ssl=tls_options(broker_url, ca_file),
         # Nobody but the server tells a board what to do, and a node that comes back under its
         # own name would be locked out of its control queue.
         worker_enable_remote_control=False,

@@ -10,6 +10,8 @@ from __future__ import annotations
 from celery import Celery
 from kombu.entity import Exchange, Queue
 
+from worker.broker import tls_options
+
 TASK = "nestmap.work"
 QUEUE = "nestmap.solve"
 DEAD_QUEUE = "nestmap.dead"
@@ -34,6 +36,7 @@ def celery_app(broker_url: str) -> Celery:
         task_reject_on_worker_lost=True,
         task_acks_on_failure_or_timeout=True,
         worker_prefetch_multiplier=1,
+        broker_use_ssl=tls_options(broker_url),
         broker_heartbeat=10,
         broker_connection_retry_on_startup=True,
         broker_transport_options={"confirm_publish": True},
