@@ -45,10 +45,29 @@ class DType(StrEnum):
 
 
 class Layout(StrEnum):
-    """The order of dimensions at the edges: N images, C channels, H rows, W columns."""
+    """The order of dimensions at the edges: N images, C channels, H rows, W columns.
+
+    NCHW16C is oneDNN's ``nChw16c``: blocks of 16 channels, within which the channels of a
+    pixel lie together. Fewer than 16 make one block, which is not filled up.
+    """
 
     NHWC = "NHWC"
     NCHW = "NCHW"
+    NCHW16C = "NCHW16c"
+
+
+CHANNEL_BLOCK = 16
+"""Channels of a block of :attr:`Layout.NCHW16C`."""
+
+
+def block_of(channels: int) -> int:
+    """Channels of each block of so many; they must be :func:`in_blocks`."""
+    return min(CHANNEL_BLOCK, channels)
+
+
+def in_blocks(channels: int) -> bool:
+    """Whether so many channels are whole blocks of one length."""
+    return channels % block_of(channels) == 0
 
 
 _CHOICES: dict[str, type[StrEnum]] = {"activation": Activation, "dtype": DType, "layout": Layout}
@@ -63,7 +82,10 @@ class LayerSpec:
     [kernel_width][channels / groups], result [batch][output_height][output_width][filters],
     where [batch] is left out for one image. NCHW: image [batch][channels][height][width],
     weights [filters][channels / groups][kernel_height][kernel_width], result [batch][filters]
-    [output_height][output_width]. With ``bias`` there is one more input, [filters].
+    [output_height][output_width]. NCHW16c: weights as in NCHW, image
+    [batch][channels / 16][height][width][16], result [batch][filters / 16][output_height]
+    [output_width][16]; channels and filters are multiples of 16, or fewer, which are a block
+    of their own length. With ``bias`` there is one more input, [filters].
 
     Filter m reads the channels of group m / (filters / groups). Kernel position (i, j) of
     output (y, x) lies at row y * stride_y + i * dilation_y - pad_top and column x * stride_x
@@ -220,6 +242,14 @@ class LayerSpec:
                     str(self.groups),
                     f"a divisor of {self.channels} channels and of {self.filters} filters",
                 )
+            if self.layout is Layout.NCHW16C and not in_blocks(getattr(self, field)):
+                yield Problem(
+                    f"layer.{field}",
+                    f"are no whole blocks of the layout {Layout.NCHW16C}",
+                    str(getattr(self, field)),
+                    f"a multiple of {CHANNEL_BLOCK}, or fewer than {CHANNEL_BLOCK}",
+                    f"the layout {Layout.NHWC} or {Layout.NCHW}",
+                )
         if self.activation_slope != DEFAULT_SLOPE and self.activation is not Activation.LEAKY_RELU:
             yield Problem(
                 "layer.activation_slope",
@@ -277,21 +307,28 @@ class LayerSpec:
         """Lengths of the image, outermost first."""
         if self.layout is Layout.NCHW:
             return (self.batch, self.channels, self.height, self.width)
+        if self.layout is Layout.NCHW16C:
+            block = block_of(self.channels)
+            return (self.batch, self.channels // block, self.height, self.width, block)
         return (*self._images, self.height, self.width, self.channels)
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
         """Lengths of the weights, outermost first."""
         kernel, channels = (self.kernel_height, self.kernel_width), self.channels // self.groups
-        if self.layout is Layout.NCHW:
-            return (self.filters, channels, *kernel)
-        return (self.filters, *kernel, channels)
+        if self.layout is Layout.NHWC:
+            return (self.filters, *kernel, channels)
+        return (self.filters, channels, *kernel)
 
     @property
     def output_shape(self) -> tuple[int, ...]:
         """Lengths of the result, outermost first."""
         if self.layout is Layout.NCHW:
             return (self.batch, self.filters, self.output_height, self.output_width)
+        if self.layout is Layout.NCHW16C:
+            block = block_of(self.filters)
+            rows, columns = self.output_height, self.output_width
+            return (self.batch, self.filters // block, rows, columns, block)
         return (*self._images, self.output_height, self.output_width, self.filters)
 
     @property
@@ -322,12 +359,19 @@ class LayerSpec:
         """The same layer cut to about these sizes, for slow judges and slow mappings.
 
         Rows and columns stay enough for one window; groups are left out where one of each
-        group's channels and filters are still too many. Raises InputError for sizes below 1.
+        group's channels and filters are still too many. Where channels lie in blocks, whole
+        blocks stay. Raises InputError for sizes below 1.
         """
         name = f"{self.name}@{spatial}x{channels}x{filters}"
         of_group = min(self.channels // self.groups, channels)
         for_group = min(self.filters // self.groups, filters)
         groups = min(self.groups, max(1, min(channels // of_group, filters // for_group)))
+        if self.layout is Layout.NCHW16C:
+            groups -= groups % block_of(groups)
+            of_group, for_group = (
+                next(each for each in range(most, 0, -1) if in_blocks(each * groups))
+                for most in (of_group, for_group)
+            )
         return replace(
             self,
             height=min(self.height, max(spatial, self.window_height)),

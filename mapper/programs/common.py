@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from mapper.ast_model.builders import Builder
-from mapper.ast_model.index_expr import Expr, ExprLike, as_expr, const, symbol
+from mapper.ast_model.index_expr import Expr, ExprLike, as_expr, const, exact_div, symbol
 from mapper.ast_model.nodes import Input, Join, Node, Slide
 from mapper.ast_model.types import FLOAT, array
-from mapper.layer_spec import LayerSpec, Layout
+from mapper.layer_spec import LayerSpec, Layout, block_of
 
 IMAGE = "image"
 WEIGHTS = "weights"
@@ -43,12 +43,17 @@ def layer_inputs(layer: LayerSpec) -> tuple[Input, ...]:
     Lengths as LayerSpec says: for one image, NHWC, [H][W][C] and [M][kh][kw][C].
     """
     channels, filters = (G * C, G * M) if layer.groups > 1 else (C, M)
-    if layer.layout is Layout.NCHW:
-        image = array(FLOAT, N if layer.batch > 1 else 1, channels, H, W)
-        weights = array(FLOAT, filters, C, KH, KW)
-    else:
-        image = array(FLOAT, *((N,) if layer.batch > 1 else ()), H, W, channels)
-        weights = array(FLOAT, filters, KH, KW, C)
+    weights = array(FLOAT, filters, C, KH, KW)
+    images = N if layer.batch > 1 else 1
+    match layer.layout:
+        case Layout.NCHW:
+            image = array(FLOAT, images, channels, H, W)
+        case Layout.NCHW16C:
+            block = block_of(layer.channels)
+            image = array(FLOAT, images, exact_div(channels, block), H, W, block)
+        case Layout.NHWC:
+            image = array(FLOAT, *((N,) if layer.batch > 1 else ()), H, W, channels)
+            weights = array(FLOAT, filters, KH, KW, C)
     inputs = (Input(IMAGE, image), Input(WEIGHTS, weights))
     return (*inputs, Input(BIAS, array(FLOAT, filters))) if layer.bias else inputs
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mapper.ast_model.builders import Builder, call, get
 from mapper.ast_model.nodes import Join, Kernel, Literal, Node, Program, Ref, Split, Zip
-from mapper.layer_spec import LayerSpec, Layout
+from mapper.layer_spec import LayerSpec, Layout, block_of
 from mapper.programs.activations import activation_function
 from mapper.programs.common import (
     BIAS,
@@ -47,26 +47,42 @@ class _HighLevel:
     def __init__(self, build: Builder, layer: LayerSpec) -> None:
         self.build = build
         self.layer = layer
-        self.channels_first = layer.layout is Layout.NCHW
+        self.layout = layer.layout
         self.activation = activation_function(layer)
 
     def result(self) -> Node:
         """The layer's result, at its edge."""
-        if not self.channels_first and self.layer.batch == 1:
+        if self.layout is Layout.NHWC and self.layer.batch == 1:
             return self.of_image(Ref(IMAGE))
         return self.build.map("image", self.of_image, Ref(IMAGE))
 
     def of_image(self, image: Node) -> Node:
         """The result of one image, in the layer's layout."""
         build = self.build
-        if self.channels_first:
-            image = build.permute((1, 2, 0), image)
         result = build.map(
             "row",
             lambda row: build.map("column", self.of_window, row),
-            windows(build, self.layer, padded_image(build, self.layer, image)),
+            windows(build, self.layer, padded_image(build, self.layer, self.channels_last(image))),
         )
-        return build.permute((2, 0, 1), result) if self.channels_first else result
+        match self.layout:
+            case Layout.NHWC:
+                return result
+            case Layout.NCHW:
+                return build.permute((2, 0, 1), result)
+            case Layout.NCHW16C:
+                blocks = build.split_at(block_of(self.layer.filters), result, 2)
+                return build.permute((2, 0, 1, 3), blocks)
+
+    def channels_last(self, image: Node) -> Node:
+        """[rows][columns][channels] of one image in the layer's layout."""
+        build = self.build
+        match self.layout:
+            case Layout.NHWC:
+                return image
+            case Layout.NCHW:
+                return build.permute((1, 2, 0), image)
+            case Layout.NCHW16C:
+                return build.join_at(build.permute((1, 2, 0, 3), image), 2)
 
     def of_window(self, window: Node) -> Node:
         """[filters]: all that one window [kh][kw][channels] gives."""
@@ -83,7 +99,7 @@ class _HighLevel:
     def filters(self) -> Node:
         """[filters][kh][kw][C], each with its bias if the layer has one."""
         weights: Node = Ref(WEIGHTS)
-        if self.channels_first:
+        if self.layout is not Layout.NHWC:
             weights = self.build.at_depth(
                 lambda one: self.build.permute((1, 2, 0), one), weights, 1
             )

@@ -70,7 +70,7 @@ def codes_of(
     width = values["v"]
     run("G0", "pack_group", "pack_block", "pack_channel", "pack_tap", "pack_filter")
     run("G0", "column_group", "column_image", "column_channel", "column_row", "column_pixel")
-    pads = in_order(("pad_group", "pad_image", "pad_channel", "pad_row", "pad_column"))
+    pads = in_order(("pad_group", "pad_image", "pad_block", "pad_channel", "pad_row", "pad_column"))
     rows = pads.index("pad_row") + 1 if family is Family.SINGLE and pads else len(pads)
     # Who works alone copies a row: what lies together in memory.
     run("G0", *pads[:rows])

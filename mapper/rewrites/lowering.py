@@ -12,6 +12,7 @@ A Holistic Approach for Implementing Neural Network Computations", section 3.3.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 from mapper.ast_model.builders import (
     Builder,
@@ -24,7 +25,7 @@ from mapper.ast_model.builders import (
 )
 from mapper.ast_model.index_expr import Expr, const, exact_div
 from mapper.ast_model.nodes import Join, Kernel, Literal, Node, Program, Ref, Zip
-from mapper.layer_spec import Layout
+from mapper.layer_spec import CHANNEL_BLOCK, Layout
 from mapper.programs.common import WEIGHTS
 from mapper.rewrites import operands
 from mapper.rewrites.blocking import Blocking
@@ -56,7 +57,8 @@ from mapper.rewrites.work_item import WorkItem
 THREADS = ("k", "mo", "y", "x", "mi")
 TILE = ("r", "p", "m", "v")
 _PADS = {
-    "g": "pad_group", "n": "pad_image", "c": "pad_channel", "h": "pad_row", "w": "pad_column"
+    "g": "pad_group", "n": "pad_image", "blocks": "pad_block", "c": "pad_channel",
+    "in_block": "pad_channel", "h": "pad_row", "w": "pad_column",
 }  # fmt: skip
 
 
@@ -135,14 +137,26 @@ class _Lowering:
 
     def padded(self) -> Node:
         """The image with its border, its dimensions in the order in which the layer has them."""
-        image = self.image().order(*self.padded_order)
+        image = self.image()
+        if "blocks" in self.padded_order:
+            image = image.split("c", self.channel_block, "blocks", "in_block")
+        image = image.order(*self.padded_order)
         return self.build.nest(tuple(_PADS[label] for label in image.labels), identity, image.node)
 
     @property
     def padded_order(self) -> tuple[str, ...]:
-        if self.shape.layer.layout is Layout.NCHW:
-            return ("g", "n", "c", "h", "w")
-        return ("g", "n", "h", "w", "c")
+        match self.shape.layer.layout:
+            case Layout.NCHW:
+                return ("g", "n", "c", "h", "w")
+            case Layout.NCHW16C:
+                return ("g", "n", "blocks", "h", "w", "in_block")
+            case Layout.NHWC:
+                return ("g", "n", "h", "w", "c")
+
+    @property
+    def channel_block(self) -> int:
+        """Channels of a block of the padded image: no block holds channels of two groups."""
+        return gcd(dict(self.shape.sizes)["C"], CHANNEL_BLOCK)
 
     # -- the kernel ------------------------------------------------------------------------
 
@@ -152,6 +166,9 @@ class _Lowering:
         image = self.image()
         if blocking.padded:
             padded = Labelled(build, Ref("padded"), self.padded_order)
+            if "blocks" in padded.labels:
+                padded = padded.order("g", "n", "blocks", "in_block")
+                padded = padded.merge("blocks", "in_block", "c")
             image = padded.order(*image.labels)
         tiles = operands.windows(shape, image, (TH, TW), self.wide)
         weights = operands.weights(build, shape, BM)
@@ -256,10 +273,15 @@ class _Lowering:
     def written(self, sums: Labelled, bias: Node | None) -> Labelled:
         """[mo][y][x][mi] of sums: each work-item writes its outputs in their order in memory.
 
-        A row of a filter after the other, or with the channels last a pixel after the other.
+        A row of a filter after the other, with the channels last a pixel after the other, with
+        blocks of channels a row of a block after the other.
         """
         build, extents = self.build, self.extents()
-        order = ("m", "v", "r", "p") if self.by_rows else TILE
+        order = TILE
+        if self.by_rows:
+            order = ("m", "v", "r", "p")
+        elif self.shape.layer.layout is Layout.NCHW16C:
+            order = ("m", "r", "p", "v")
         arrays = [sums.node]
         if bias is not None:
             offsets = self.offsets(bias)
@@ -275,11 +297,25 @@ class _Lowering:
         return Labelled(build, build.nest(ids, item, array), (*THREADS[1:], *order))
 
     def written_tile(self, tile: Labelled, offsets: Node | None) -> Node:
-        """A work-item's [m][v][r][p] or [r][p][m][v], with the offsets [m][v] of its filters."""
+        """A work-item's tile in the order of :meth:`written`, the offsets [m][v] of its filters."""
         build = self.build
         ids = tuple(f"out_{label}" for label in tile.labels)
         if offsets is None:
             return build.nest(ids, lambda x: self.result(x, None), tile.node)
+        if tile.labels == ("m", "r", "p", "v"):
+
+            def block(both: Node) -> Node:
+                return build.nest(
+                    ids[1:3],
+                    lambda cell: build.map(
+                        ids[3],
+                        lambda pair: self.result(get(pair, 0), get(pair, 1)),
+                        Zip((cell, get(both, 1))),
+                    ),
+                    get(both, 0),
+                )
+
+            return build.map(ids[0], block, Zip((tile.node, offsets)))
         if tile.labels[0] == "m":
             return build.nest(
                 ids[:2],

@@ -7,9 +7,10 @@ Inside a program the image is [group][image][channel][row][column], the weights 
 from __future__ import annotations
 
 from mapper.ast_model.builders import Builder, fill
-from mapper.ast_model.index_expr import Expr, ExprLike, as_expr, const
+from mapper.ast_model.index_expr import Expr, ExprLike, as_expr, const, exact_div
 from mapper.ast_model.nodes import Input, Join, Node, Pad, Ref, Slide, Split
 from mapper.ast_model.types import FLOAT, array
+from mapper.layer_spec import Layout, block_of
 from mapper.programs.common import IMAGE, WEIGHTS
 from mapper.rewrites.labelled import Labelled
 from mapper.rewrites.shape import KH, KW, C, H, M, Shape, W
@@ -23,12 +24,16 @@ def inputs_of(shape: Shape) -> tuple[Input, ...]:
     c, kernel = _own_sizes(shape)
     # Rows that are joined for the computation are rows to the caller.
     rows: tuple[ExprLike, ...] = (layer.height, layer.width) if shape.flat else (H, W)
-    if layer.layout == "NCHW":
-        image = array(FLOAT, n, g * c, *rows)
-        weights = array(FLOAT, g * M, c, *kernel)
-    else:
-        image = array(FLOAT, *((n,) if layer.batch > 1 else ()), *rows, g * c)
-        weights = array(FLOAT, g * M, *kernel, c)
+    weights = array(FLOAT, g * M, c, *kernel)
+    match layer.layout:
+        case Layout.NCHW:
+            image = array(FLOAT, n, g * c, *rows)
+        case Layout.NCHW16C:
+            block = block_of(layer.channels)
+            image = array(FLOAT, n, exact_div(g * c, block), *rows, block)
+        case Layout.NHWC:
+            image = array(FLOAT, *((n,) if layer.batch > 1 else ()), *rows, g * c)
+            weights = array(FLOAT, g * M, *kernel, c)
     found = (Input(IMAGE, image), Input(WEIGHTS, weights))
     return (*found, Input(BIAS, array(FLOAT, g * M))) if layer.bias else found
 
@@ -45,8 +50,11 @@ def _own_sizes(shape: Shape) -> tuple[Expr, tuple[Expr, Expr]]:
 def image(build: Builder, shape: Shape) -> Labelled:
     """The image as [g][n][c][h][w], without the layer's padding."""
     layer = shape.layer
-    if layer.layout == "NCHW":
+    if layer.layout is Layout.NCHW:
         found = Labelled(build, Ref(IMAGE), ("n", "gc", "h", "w"))
+    elif layer.layout is Layout.NCHW16C:
+        found = Labelled(build, Ref(IMAGE), ("n", "blocks", "h", "w", "in_block"))
+        found = found.order("n", "blocks", "in_block").merge("blocks", "in_block", "gc")
     elif layer.batch > 1:
         found = Labelled(build, Ref(IMAGE), ("n", "h", "w", "gc"))
     else:
@@ -98,10 +106,10 @@ def columns(build: Builder, shape: Shape) -> Labelled:
 
 def weights(build: Builder, shape: Shape, tile: ExprLike) -> Labelled:
     """The weights as [g][block][c][tap][filter], filters in blocks of ``tile``."""
-    if shape.layer.layout == "NCHW":
-        found = Labelled(build, Ref(WEIGHTS), ("gm", "c", "kh", "kw"))
-    else:
+    if shape.layer.layout is Layout.NHWC:
         found = Labelled(build, Ref(WEIGHTS), ("gm", "kh", "kw", "c"))
+    else:
+        found = Labelled(build, Ref(WEIGHTS), ("gm", "c", "kh", "kw"))
     found = found.merge("kh", "kw", "tap").split("gm", M, "g", "m").split("m", tile, "block", "f")
     if shape.columns:
         found = found.order("g", "block", "f", "c", "tap").merge("c", "tap", "c")
@@ -122,8 +130,11 @@ def at_edge(shape: Shape, result: Labelled) -> Node:
     if shape.flat:
         columns = as_expr(layer.output_width)
         result = result.at("h", lambda plane: Split(columns, Join(plane)), ("h", "w"))
-    if layer.layout == "NCHW":
+    if layer.layout is Layout.NCHW:
         return result.node
+    if layer.layout is Layout.NCHW16C:
+        result = result.split("gm", block_of(layer.filters), "blocks", "in_block")
+        return result.order("n", "blocks", "h", "w", "in_block").node
     result = result.order("n", "h", "w", "gm")
     return result.node if layer.batch > 1 else result.without("n").node
 

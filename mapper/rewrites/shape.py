@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mapper.ast_model.index_expr import Expr, const, symbol
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import LayerSpec, Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class Shape:
             pad_left=0,
             pad_bottom=0,
             pad_right=0,
+            # As many channels need not be blocks of what the layer's edges are in.
+            layout=Layout.NHWC,
         )
 
     @property

@@ -48,7 +48,7 @@ TuneForbidOption = Annotated[
     list[str] | None, typer.Option("--forbid", metavar="NAME=VALUE", help="Of the search.")
 ]
 LayoutOption = Annotated[
-    str | None, typer.Option(help="NCHW or NHWC: what input and output are in.")
+    str | None, typer.Option(help="NCHW, NHWC, NCHW16c: what input and output are in.")
 ]
 
 DEFAULT_VARIANTS = ("tiled", "tiled-slices", "tiled-split")

@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.layer_spec import DType, LayerSpec, Layout
+from mapper.layer_spec import DType, LayerSpec
 from mapper.programs.common import IMAGE, WEIGHTS
-from nestmap.tuning.reference import Workload
+from nestmap.tuning.reference import (
+    Workload,
+    channels_last_image,
+    channels_last_weights,
+    from_channels_last,
+)
 
 Array = NDArray[Any]
 BIAS = "bias"
@@ -30,10 +35,8 @@ class Operands:
 
 def library_operands(layer: LayerSpec, workload: Workload) -> Operands:
     """The inputs of a workload as libraries take them."""
-    image, weights = workload.inputs[IMAGE], workload.inputs[WEIGHTS]
-    if layer.layout is Layout.NHWC:
-        image = image.reshape(-1, *image.shape[-3:]).transpose(0, 3, 1, 2)
-        weights = weights.transpose(0, 3, 1, 2)
+    image = channels_last_image(layer, workload.inputs[IMAGE]).transpose(0, 3, 1, 2)
+    weights = channels_last_weights(layer, workload.inputs[WEIGHTS]).transpose(0, 3, 1, 2)
     return Operands(
         np.ascontiguousarray(image), np.ascontiguousarray(weights), workload.inputs.get(BIAS)
     )
@@ -41,10 +44,7 @@ def library_operands(layer: LayerSpec, workload: Workload) -> Operands:
 
 def own_layout(layer: LayerSpec, result: Array) -> Array:
     """A library's result [N][M][OH][OW] in the shape of the layer's own output."""
-    if layer.layout is Layout.NHWC:
-        result = result.transpose(0, 2, 3, 1)
-        return result if layer.batch > 1 else result[0]
-    return result
+    return from_channels_last(layer, result.transpose(0, 2, 3, 1))
 
 
 def library_tolerance(layer: LayerSpec) -> float:

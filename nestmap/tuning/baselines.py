@@ -19,12 +19,18 @@ from numpy.typing import NDArray
 from mapper.ast_model.nest import NestMap
 from mapper.constraint_rules.predicate import CodeVariable, Variable
 from mapper.host_plan import HostPlan
-from mapper.layer_spec import LayerSpec, Layout
+from mapper.layer_spec import LayerSpec
 from mapper.measurement import Timed, outcome_kind
 from mapper.pipeline import generate_kernels, subject_of_layer
 from mapper.programs.common import BIAS, IMAGE, WEIGHTS
 from mapper.schedule import ScheduleCode
-from nestmap.tuning.reference import Workload, activated
+from nestmap.tuning.reference import (
+    Workload,
+    activated,
+    channels_last_image,
+    channels_last_weights,
+    from_channels_last,
+)
 from worker.devices.interface import MeasuringDevice
 from worker.measuring import Protocol
 
@@ -206,9 +212,7 @@ def _im2col_entrants(layer: LayerSpec, workload: Workload) -> list[_Entrant]:
 
 def im2col(layer: LayerSpec, image: NDArray[np.float32]) -> NDArray[np.float32]:
     """[groups][batch * OH * OW][kh * kw * C / groups]: every window of a group as a row."""
-    if layer.layout is Layout.NCHW:
-        image = image.transpose(0, 2, 3, 1)
-    images = image.reshape(layer.batch, layer.height, layer.width, layer.channels)
+    images = channels_last_image(layer, image)
     padded = np.pad(
         images,
         ((0, 0), (layer.pad_top, layer.pad_bottom), (layer.pad_left, layer.pad_right), (0, 0)),
@@ -225,8 +229,7 @@ def im2col(layer: LayerSpec, image: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def filter_matrices(layer: LayerSpec, weights: NDArray[np.float32]) -> NDArray[np.float32]:
     """[groups][kh * kw * C / groups][filters / groups], to multiply :func:`im2col` with."""
-    if layer.layout is Layout.NCHW:
-        weights = weights.transpose(0, 2, 3, 1)
+    weights = channels_last_weights(layer, weights)
     matrices = weights.reshape(layer.groups, -1, layer.accumulation_length)
     return np.ascontiguousarray(matrices.swapaxes(1, 2))
 
@@ -240,10 +243,7 @@ def from_matrices(
     result = filters_last.reshape(*places, layer.filters)
     if bias is not None:
         result = result + bias
-    result = activated(layer, result)
-    if layer.layout is Layout.NCHW:
-        result = result.transpose(0, 3, 1, 2)
-    return result.reshape(layer.output_shape)
+    return from_channels_last(layer, activated(layer, result))
 
 
 def blas_name() -> str:

@@ -22,7 +22,7 @@ from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.loop_nest import Loop, LoopKernel, Statement
 from mapper.ast_model.types import element_dtype
 from mapper.errors import InputError, Problem
-from mapper.layer_spec import Activation, LayerSpec, Layout
+from mapper.layer_spec import Activation, LayerSpec, Layout, block_of
 from mapper.pipeline import Subject
 from mapper.programs.common import BIAS, IMAGE, WEIGHTS
 from worker.measuring import Tolerance
@@ -101,16 +101,41 @@ def convolve(
     Shapes as LayerSpec says; InputError for others, and for a bias that is missing or too much.
     """
     _check_shapes(layer, image, weights, bias)
-    if layer.layout is Layout.NCHW:
-        image, weights = image.transpose(0, 2, 3, 1), weights.transpose(0, 2, 3, 1)
-    images = image.reshape(layer.batch, layer.height, layer.width, layer.channels)
+    images, weights = channels_last_image(layer, image), channels_last_weights(layer, weights)
     result = np.stack([_convolve_one(layer, one, weights) for one in images])
     if bias is not None:
         result += bias.astype(np.float64)
-    result = activated(layer, result)
-    if layer.layout is Layout.NCHW:
-        result = result.transpose(0, 3, 1, 2)
-    return np.ascontiguousarray(result).reshape(layer.output_shape)
+    return np.ascontiguousarray(from_channels_last(layer, activated(layer, result)))
+
+
+def channels_last_image(layer: LayerSpec, image: NDArray[Any]) -> NDArray[Any]:
+    """[batch][height][width][channels] of an image in the layer's layout."""
+    match layer.layout:
+        case Layout.NHWC:
+            ordered = image
+        case Layout.NCHW:
+            ordered = image.transpose(0, 2, 3, 1)
+        case Layout.NCHW16C:
+            ordered = image.transpose(0, 2, 3, 1, 4)
+    return ordered.reshape(layer.batch, layer.height, layer.width, layer.channels)
+
+
+def channels_last_weights(layer: LayerSpec, weights: NDArray[Any]) -> NDArray[Any]:
+    """[filters][kernel rows][kernel columns][channels / groups] of a layer's weights."""
+    return weights if layer.layout is Layout.NHWC else weights.transpose(0, 2, 3, 1)
+
+
+def from_channels_last(layer: LayerSpec, result: NDArray[Any]) -> NDArray[Any]:
+    """A result [batch][rows][columns][filters] in the layer's layout."""
+    match layer.layout:
+        case Layout.NHWC:
+            ordered = result
+        case Layout.NCHW:
+            ordered = result.transpose(0, 3, 1, 2)
+        case Layout.NCHW16C:
+            blocks = result.reshape(*result.shape[:3], -1, block_of(layer.filters))
+            ordered = blocks.transpose(0, 3, 1, 2, 4)
+    return ordered.reshape(layer.output_shape)
 
 
 def activated(layer: LayerSpec, total: NDArray[Any]) -> NDArray[Any]:

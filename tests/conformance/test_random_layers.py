@@ -43,6 +43,8 @@ def test_kernels_of_random_layers_are_right(variant: str, device: MeasuringChild
     check()
 
 
+# Kernels in blocks of 16 channels have tests of their own; a few channels are one block.
+LAYOUTS = (Layout.NHWC, Layout.NCHW)
 BASE = LayerSpec(4, 6, 7, 8, 3, 2, pad_top=1, pad_left=2, pad_bottom=0, pad_right=1, name="base")
 ONE_OF_EACH = [
     replace(BASE, name="batch", batch=3),
@@ -60,7 +62,7 @@ ONE_OF_EACH = [
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("layer", ONE_OF_EACH, ids=lambda layer: layer.name)
 def test_kernels_of_one_of_each_kind_are_right(
     layer: LayerSpec, layout: Layout, variant: str, device: MeasuringChild
@@ -68,9 +70,29 @@ def test_kernels_of_one_of_each_kind_are_right(
     judge_variant(case_of(replace(layer, layout=layout)), variant, device)
 
 
+IN_BLOCKS = [
+    LayerSpec(48, 3, 4, 32, 2, 1, pad_top=1, groups=4, bias=True, name="groups across blocks"),
+    LayerSpec(3, 4, 3, 32, 2, 2, stride_y=2, batch=2, name="few channels"),
+    LayerSpec(16, 2, 3, 32, 1, 1, activation="relu", bias=True, name="pointwise"),
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("layer", IN_BLOCKS, ids=lambda layer: layer.name)
+def test_kernels_of_blocks_of_channels_are_right(
+    layer: LayerSpec, variant: str, device: MeasuringChild
+):
+    judge_variant(case_of(replace(layer, layout=Layout.NCHW16C)), variant, device)
+
+
+@pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
+def test_a_kernel_of_blocks_of_channels_is_clean_in_oclgrind(device: MeasuringChild):
+    judge_in_oclgrind(case_of(replace(IN_BLOCKS[0], layout=Layout.NCHW16C)), "blocked", device)
+
+
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["depthwise", "dilated", "1-D", "leaky_relu", "all"])
 def test_kernels_are_clean_in_oclgrind(
     name: str, layout: Layout, variant: str, device: MeasuringChild

@@ -67,6 +67,8 @@ def write_results(folder: Path) -> None:
         if layer["layout"] == "NHWC":
             image = image.reshape(-1, *image.shape[-3:]).permute(0, 3, 1, 2)
             weights = weights.permute(0, 3, 1, 2)
+        elif layer["layout"] == "NCHW16c":
+            image = image.permute(0, 1, 4, 2, 3).flatten(1, 2)
         sides = (layer[f"pad_{side}"] for side in ("left", "right", "top", "bottom"))
         result = functional.conv2d(
             functional.pad(image, tuple(sides)),
@@ -89,6 +91,8 @@ def write_results(folder: Path) -> None:
         if layer["layout"] == "NHWC":
             result = result.permute(0, 2, 3, 1)
             result = result[0] if layer["batch"] == 1 else result
+        elif layer["layout"] == "NCHW16c":
+            result = result.unflatten(1, (-1, min(16, layer["filters"]))).permute(0, 1, 3, 4, 2)
         np.save(path.with_suffix(".out.npy"), result.contiguous().numpy())
 
 

@@ -76,7 +76,7 @@ def layers(draw: st.DrawFn) -> LayerSpec:
         groups=groups,
         bias=draw(st.booleans()),
         activation=draw(st.sampled_from(("none", "relu", "relu6", "leaky_relu", "sigmoid"))),
-        layout=draw(st.sampled_from(("NCHW", "NHWC"))),
+        layout=draw(st.sampled_from(("NCHW", "NHWC", "NCHW16c"))),
     )
 
 

@@ -36,7 +36,11 @@ def problems_of(**fields: Any) -> list[str]:
         ({"dtype": "float64"}, "layer.dtype: is not one of the known; found 'float64'; "
          "allowed: float32, float16"),
         ({"layout": ["NHWC"]}, "layer.layout: is not one of the known; found ['NHWC']; "
-         "allowed: NHWC, NCHW"),
+         "allowed: NHWC, NCHW, NCHW16c"),
+        ({"layout": "NCHW16c", "channels": 40}, "layer.channels: are no whole blocks of the layout "
+         "NCHW16c; found 40; allowed: a multiple of 16, or fewer than 16 (try: the layout NHWC or "
+         "NCHW)"),
+        ({"layout": "NCHW16c", "filters": 17}, "layer.filters: are no whole blocks of the layout"),
         ({"activation": "leaky_relu", "activation_slope": 1.5},
          "layer.activation_slope: is not a slope; found 1.5; allowed: a number from 0 to 1"),
         ({"activation": "relu", "activation_slope": 0.5},
@@ -86,11 +90,29 @@ def test_shapes_and_arithmetic(layout: Layout, batch: int):
     wanted = {
         Layout.NHWC: ((*images, 9, 7, 8), (4, 3, 2, 4), (*images, 3, 6, 4)),
         Layout.NCHW: ((batch, 8, 9, 7), (4, 4, 3, 2), (batch, 4, 3, 6)),
+        # Fewer than 16 channels and filters are one block each.
+        Layout.NCHW16C: ((batch, 1, 9, 7, 8), (4, 4, 3, 2), (batch, 1, 3, 6, 4)),
     }
     assert (layer.image_shape, layer.weights_shape, layer.output_shape) == wanted[layout]
     assert layer.accumulation_length == 4 * 3 * 2
     assert layer.macs == batch * 3 * 6 * 4 * (4 * 3 * 2)
     assert layer.operations == 2 * layer.macs
+
+
+def test_channels_lie_in_blocks_of_sixteen():
+    layer = LayerSpec(48, 9, 7, 32, groups=2, layout="NCHW16c")
+    assert layer.image_shape == (1, 3, 9, 7, 16)
+    assert layer.weights_shape == (32, 24, 3, 3)
+    assert layer.output_shape == (1, 2, 7, 5, 16)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 48])
+@pytest.mark.parametrize("most", [1, 5, 20, 40])
+def test_a_cut_layer_keeps_whole_blocks(groups: int, most: int):
+    layer = LayerSpec(96, 9, 7, 48, groups=groups, layout="NCHW16c")
+    cut = layer.scaled(spatial=4, channels=most, filters=most)
+    assert cut.channels <= most and cut.filters <= most
+    assert cut.layout is Layout.NCHW16C
 
 
 @given(layer=layers())

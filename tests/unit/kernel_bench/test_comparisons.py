@@ -228,6 +228,7 @@ LAYERS = (
         4, 9, 8, 6, pad_top=1, pad_right=2, name="everything",
         batch=2, groups=2, stride_y=2, dilation_x=2, layout=Layout.NCHW,
     ),
+    LayerSpec(32, 5, 4, 48, stride_y=2, batch=2, layout=Layout.NCHW16C, name="in blocks"),
 )  # fmt: skip
 
 

@@ -51,6 +51,7 @@ def test_kernels_read_as_they_did(golden: Callable[[str, str], None], name: str)
         ("tiled_half", ("vload_half(", "vstore_half_rte(", "const half *restrict g_image")),
         ("tiled_pointwise", ("c_kh = 1, c_kw = 1",)),
         ("blocked_depthwise", ("c_G = 4, c_C = 1",)),
+        ("blocked_in_blocks", ("float [1][2][6][8][16]", "float16 p_sum", "i_pad_block")),
     ],
 )
 def test_each_kind_has_what_it_is_there_for(name: str, marks: tuple[str, ...]):
