@@ -11,7 +11,11 @@ import typer
 from nestmap.cli.output import Progress, note, write_json, write_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mapper.layer_spec import LayerSpec
     from nestmap.search_bench.campaign import Run
+    from nestmap.search_bench.recording import Recording
 
 _SAVE_EVERY = 10
 app = typer.Typer(help="Search strategies replayed on recorded spaces, and recording them.")
@@ -139,49 +143,116 @@ def search(
 
 @app.command()
 def record(
-    x: Annotated[str, typer.Argument(metavar="LAYER", help="A layer (vgg16/7), or its file.")],
-    variant: Annotated[str, typer.Option(help="The layer's variant.")] = "partial",
+    layers: Annotated[
+        list[str], typer.Argument(metavar="LAYER...", help="Layers (vgg16/7), or their files.")
+    ],
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(help="The layers' variant; may be repeated. partial if none."),
+    ] = None,
     device: Annotated[str, typer.Option(help="host, or opencl:<platform>/<device>.")] = "host",
-    points: Annotated[int, typer.Option(min=2, max=100_000, help="Candidates.")] = 500,
-    seconds: Annotated[float, typer.Option(min=1, help="Stop after this time.")] = 600.0,
+    points: Annotated[
+        int, typer.Option(min=2, max=100_000, help="Candidates of each layer and variant.")
+    ] = 500,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Stop each layer and variant after this time.")
+    ] = 600.0,
     quick: Annotated[
-        bool, typer.Option(help="Cut the layer: an eighth of channels and filters, small images.")
+        bool, typer.Option(help="Cut the layers: an eighth of channels and filters, small images.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=256,
+            help="So many processes draw and as many build; one candidate is timed at a time.",
+        ),
+    ] = 1,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="With several jobs: seconds that a candidate may run.")
+    ] = 5.0,
     out: Annotated[
-        Path | None, typer.Option(help="The recording; into bench/recordings if none.")
+        Path | None, typer.Option(help="The recording's file, of a single layer and variant.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="The recordings' folder; bench/recordings if none.")
     ] = None,
 ) -> None:
-    """Measure random candidates of a layer and keep them as a recording, for replays.
+    """Measure random candidates of layers and keep them as recordings, for replays.
 
-    Ctrl-C keeps what was measured so far.
-    """
-    from nestmap.search_bench.layer_recording import record_layer
+    Ctrl-C keeps what was measured so far (with one job).
+    """  # fmt: skip
     from nestmap.search_bench.recording import write_recording
     from nestmap.space_bench.cases import ROOT
     from nestmap.subjects import load_subject
     from nestmap.tuning.campaign import scaled_layer
+
+    wanted: list[tuple[LayerSpec, str]] = []
+    for name in layers:
+        for chosen in variant or ["partial"]:
+            layer = load_subject(name, chosen).layer
+            if layer is None:
+                raise typer.BadParameter("not a layer", param_hint="LAYER")
+            wanted.append((scaled_layer(layer) if quick else layer, chosen))
+    if out is not None and len(wanted) > 1:
+        raise typer.BadParameter("is for one layer and variant: take --folder", param_hint="--out")
+    for found in _recorded(wanted, device, points, seconds, seed, jobs, timeout):
+        stem = found.name.replace("/", "-").replace("@", "-")
+        path = out or (folder or ROOT / "bench" / "recordings") / f"{stem}.json.gz"
+        write_recording(path, found)
+        timed = found.rows - len(found.failures)
+        write_text(
+            f"{path}: {found.rows} candidates, {timed} timed, the best {found.best_ms:.3f} ms"
+        )
+
+
+def _recorded(
+    wanted: list[tuple[LayerSpec, str]],
+    device: str,
+    points: int,
+    seconds: float,
+    seed: int,
+    jobs: int,
+    timeout_s: float,
+) -> Iterator[Recording]:
+    """A recording of each layer and variant, by one process or by many."""
+    from nestmap.kernel_bench.pool import Pool
+    from nestmap.search_bench.layer_recording import record_layer
+    from nestmap.search_bench.side_by_side import deadlines, drawing_processes, record_layers
     from worker.measuring import MeasuringChild
 
-    layer = load_subject(x, variant).layer
-    if layer is None:
-        raise typer.BadParameter("not a layer", param_hint="LAYER")
-    layer = scaled_layer(layer) if quick else layer
-    with MeasuringChild(device) as opened, Progress("measuring") as progress:
-        found = record_layer(
-            layer,
-            variant,
-            opened,
-            points=points,
-            seconds=seconds,
-            seed=seed,
-            after=progress.update,
-        )
-    stem = found.name.replace("/", "-").replace("@", "-")
-    path = out or ROOT / "bench" / "recordings" / f"{stem}.json.gz"
-    write_recording(path, found)
-    timed = found.rows - len(found.failures)
-    write_text(f"{path}: {found.rows} candidates, {timed} timed, the best {found.best_ms:.3f} ms")
+    if jobs == 1:
+        with MeasuringChild(device) as opened, Progress("measuring") as progress:
+            for layer, chosen in wanted:
+                yield record_layer(
+                    layer,
+                    chosen,
+                    opened,
+                    points=points,
+                    seconds=seconds,
+                    seed=seed,
+                    after=progress.update,
+                )
+        return
+    number = 0
+    with (
+        Pool(device, jobs, deadlines(timeout_s)) as pool,
+        drawing_processes(jobs) as executor,
+        Progress("measuring") as progress,
+    ):
+
+        def after(more: int) -> None:
+            nonlocal number
+            number += more
+            progress.update(number)
+
+        try:
+            yield from record_layers(
+                wanted, pool, executor, points=points, seconds=seconds, seed=seed, after=after
+            )
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 @app.command()

@@ -8,7 +8,7 @@ derived again, and keeps what ``nestmap tune`` knows of each candidate without r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,9 +48,13 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
+    """A measured candidate: its values in the order of the space, what is known of it without
+    running it (:meth:`Description.columns`), its bytes, and what became of it at which cost."""
+
     choice: Choice
-    candidate: Candidate
+    known: tuple[float, ...]
+    memory_bytes: int
     outcome: Outcome
     cost_ms: float
 
@@ -76,7 +80,7 @@ def record_layer(
     space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
     workload = make_workload(subject, INPUT_SEED, {})
     device.upload_workload("recorded", workload.inputs, workload.expected)
-    started, rows = clock(), list[_Row]()
+    started, rows = clock(), list[Row]()
     best_ms: float | None = None
     try:
         for choice, candidate in _drawn(subject, space, seed):
@@ -91,7 +95,9 @@ def record_layer(
                 protocol=TUNING_PROTOCOL,
                 timeout_s=_TIMEOUTS.timeout_s(best_ms),
             )
-            rows.append(_Row(choice, candidate, outcome, (clock() - began) * 1e3))
+            cost_ms = (clock() - began) * 1e3
+            known = described(subject, candidate, profile).columns()
+            rows.append(Row(choice, known, candidate.plan.memory_bytes, outcome, cost_ms))
             if isinstance(outcome, Timed):
                 best_ms = min(best_ms or outcome.time_ms, outcome.time_ms)
             after(len(rows))
@@ -99,7 +105,7 @@ def record_layer(
         pass
     if best_ms is None:
         raise InputError(Problem(layer.name, "no candidate was timed", f"{len(rows)} tried"))
-    return _recording(subject, layer, profile, device.facts(), space, rows)
+    return recording_of(subject, layer, profile, device.facts(), space, rows)
 
 
 def _drawn(subject: Subject, space: Space, seed: int) -> Iterator[tuple[Choice, Candidate]]:
@@ -120,14 +126,15 @@ def _drawn(subject: Subject, space: Space, seed: int) -> Iterator[tuple[Choice, 
         number += 1
 
 
-def _recording(
+def recording_of(
     subject: Subject,
     layer: LayerSpec,
     profile: DeviceProfile,
     facts: Mapping[str, str],
     space: Space,
-    rows: list[_Row],
+    rows: Sequence[Row],
 ) -> Recording:
+    """The rows as a recording of a layer's variant on a device; at least one must be timed."""
     values = np.array([row.choice for row in rows], np.int64)
     variables = tuple(
         (option_name(variable), tuple(np.unique(values[:, place]).tolist()))
@@ -138,7 +145,6 @@ def _recording(
         for place, (_, found) in enumerate(variables)
     ]
     times = [row.outcome.time_ms if isinstance(row.outcome, Timed) else np.nan for row in rows]
-    columns = [described(subject, row.candidate, profile).columns() for row in rows]
     return Recording(
         f"{layer.name}/{subject.variant}",
         facts.get("device.name", profile.name),
@@ -150,7 +156,7 @@ def _recording(
             "variant": subject.variant,
             "profile": profile_to_json(profile),
             "facts": {name: facts[name] for name in sorted(facts) if "version" in name},
-            "known": [[round(value, 3) for value in row] for row in columns],
+            "known": [[round(value, 3) for value in row.known] for row in rows],
         },
         variables,
         np.stack(positions, axis=1).astype(np.int64),
@@ -162,7 +168,7 @@ def _recording(
         },
         np.array([_spread(row.outcome) for row in rows]),
         np.array([row.cost_ms for row in rows]),
-        np.array([row.candidate.plan.memory_bytes for row in rows], np.int64),
+        np.array([row.memory_bytes for row in rows], np.int64),
         False,
     )
 
