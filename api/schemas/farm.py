@@ -67,10 +67,11 @@ class RunRequest(Strict):
         "suits the device: blocked and blocked-in-place for processors",
     )
     mode: Literal["strict", "paper"] = "strict"
-    strategy: Literal["auto", "guided", "random"] = Field(
+    strategy: Literal["auto", "guided", "analytic", "random"] = Field(
         default="auto",
         description="How candidates are chosen: by models that learn from the outcomes "
-        "(`guided`, which `auto` is), or at random",
+        "(`guided`, which `auto` is), by the predictions of the analytic model alone "
+        "(`analytic`), or at random",
     )
     seed: Seed = 0
     protocol: Annotated[dict[str, Whole | Number], Field(max_length=20)] | None = Field(

@@ -28,7 +28,7 @@ OWN_FIELDS = (
 #: What the API keeps of a request beside what a proposal needs.
 OTHER_FIELDS = ("schema", "device", "budget", "label", "priority", "low_water", "stand_ins")
 #: ``auto`` leaves the choice to us.
-STRATEGIES = ("auto", "guided", "random")
+STRATEGIES = ("auto", "guided", "analytic", "random")
 MOST_TIMEOUT_S = 6 * 3600.0
 MOST_VARIANTS = 16
 MOST_CANDIDATES = 64

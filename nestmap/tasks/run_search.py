@@ -161,9 +161,15 @@ def _strategy(
 ) -> Strategy:
     """The strategy of a name (run_requests.STRATEGIES)."""
     match name:
-        case "auto" | "guided":
+        case "auto" | "guided" | "analytic":
             return GuidedStrategy(
-                sources, profile, seed, search.draw, search.refuse, watch=search.watch
+                sources,
+                profile,
+                seed,
+                search.draw,
+                search.refuse,
+                watch=search.watch,
+                analytic=name == "analytic",
             )
         case "random":
             return RandomStrategy(sources, profile, seed, search.draw, search.refuse)

@@ -38,7 +38,7 @@ def outcomes(candidates: list[Any]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("strategy", ["guided", "random"])
+@pytest.mark.parametrize("strategy", ["guided", "analytic", "random"])
 def test_a_child_that_knows_nothing_goes_on_like_one_that_was_there_all_along(
     tmp_path: Path, strategy: str
 ):
@@ -79,6 +79,14 @@ def test_what_the_model_learned_is_the_same_whoever_proposes(tmp_path: Path):
     # And they are its choice: other outcomes give others.
     others, _ = propose(tmp_path, fresh(), state, measured_otherwise, count=8)
     assert ids(others) != ids(new)
+
+
+def test_the_analytic_strategy_begins_with_what_it_predicts(tmp_path: Path):
+    guided, analytic = (
+        ids(propose(tmp_path, run={"strategy": strategy}, count=1)[0])
+        for strategy in ("guided", "analytic")
+    )
+    assert guided != analytic
 
 
 def test_candidates_do_not_depend_on_what_of_the_last_batch_is_measured(tmp_path: Path):
