@@ -107,6 +107,13 @@ VARIANTS: dict[str, Variant] = {
             "tiled-split", "tiled, with channels split over work-groups, a second kernel adds"
         ),
         _blocked("tiled-slices-split", "tiled, with channels shared out at both levels"),
+        _blocked("tiled-vectors", "tiled, with rows of the image copied in vectors"),
+        _blocked("tiled-vectors-slices", "tiled-slices, with rows of the image copied in vectors"),
+        _blocked("tiled-vectors-split", "tiled-split, with rows of the image copied in vectors"),
+        _blocked(
+            "tiled-vectors-slices-split",
+            "tiled-slices-split, with rows of the image copied in vectors",
+        ),
         _blocked("tiled-in-place", "tiled, from weights as they are: no memory beyond the layer's"),
         _blocked(
             "tiled-reread",

@@ -24,8 +24,10 @@ class Blocking:
     runs once lays the weights out in tiles. ``padded``: a first kernel writes the image with
     its border. ``flat``: rows are one (a 1x1 kernel that does not skip or pad). ``columns``: a
     first kernel writes the window of each output as a column, and the rest is a matrix product.
-    ``unrolled``: the taps of a kernel may be written out one by one. ``contracted``: a product
-    and a sum, of which compilers make one instruction, instead of a call of ``fma``.
+    ``unrolled``: the taps of a kernel may be written out one by one; ``unrolled_channels``: the
+    channels of a chunk. ``vector_rows``: rows of the image are copied to local memory in vectors.
+    ``contracted``: a product and a sum, of which compilers make one instruction, instead of a
+    call of ``fma``.
     """
 
     layer: LayerSpec
@@ -41,12 +43,19 @@ class Blocking:
     flat: bool = False
     columns: bool = False
     unrolled: bool = False
+    unrolled_channels: bool = False
+    vector_rows: bool = False
     contracted: bool = False
 
     @property
     def shape(self) -> Shape:
         """The sizes that it is computed with."""
         return Shape(self.layer, self.flat, self.columns)
+
+    @property
+    def row_length(self) -> int:
+        """Pixels that are neighbours in memory, in every row that the main kernel reads."""
+        return dict(self.shape.sizes)["W"] if self.columns else self.layer.width
 
     @property
     def prefetches(self) -> bool:

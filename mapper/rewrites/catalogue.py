@@ -17,8 +17,10 @@ from mapper.rewrites.rules import (
     Rewrite,
     SliceChannels,
     SplitChannels,
+    UnrollChannels,
     UnrollTaps,
     UnrollWindows,
+    VectorRows,
     WeightsToLocal,
     WeightsToRegisters,
     rewritten,
@@ -32,6 +34,8 @@ _TILED: tuple[Rewrite, ...] = (
     WeightsToRegisters(),
 )
 
+_VECTORS: tuple[Rewrite, ...] = (*_TILED, VectorRows(), UnrollChannels())
+
 # For work-items that work alone, on the vectors of a processor.
 _LONE: tuple[Rewrite, ...] = (PackWeights(), UnrollTaps(), ContractSums())
 
@@ -40,6 +44,10 @@ CHAINS: dict[str, tuple[Rewrite, ...]] = {
     "tiled-slices": (*_TILED, SliceChannels()),
     "tiled-split": (*_TILED, SplitChannels()),
     "tiled-slices-split": (*_TILED, SliceChannels(), SplitChannels()),
+    "tiled-vectors": _VECTORS,
+    "tiled-vectors-slices": (*_VECTORS, SliceChannels()),
+    "tiled-vectors-split": (*_VECTORS, SplitChannels()),
+    "tiled-vectors-slices-split": (*_VECTORS, SliceChannels(), SplitChannels()),
     "tiled-in-place": _TILED[1:],
     "tiled-reread": _TILED[:3],
     "im2col": (UnrollWindows(), *_TILED),

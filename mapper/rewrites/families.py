@@ -90,10 +90,10 @@ def codes_of(
     for stem in ("start", "add"):
         run("S", *(f"{stem}_{label}" for label in _TILE))
     if flat_copy:
-        run(parallel, "image_c", "image_y", "image_x")
+        run(parallel, "image_c", "image_y", "image_x", "image_v")
     else:
         run("S", "image_c")
-        run(parallel, "image_y", "image_x")
+        run(parallel, "image_y", "image_x", "image_v")
     run(parallel, "weight_c", "weight_tap", "weight_m", "weight_v")
     run("S", "patch_y", "patch_x", "patch_v")
     run("S", "tap", "tap_m", "tap_v")
@@ -102,6 +102,7 @@ def codes_of(
     run("S", "v")
     for map_id in ("zero_v", "weight_v", "tap_v", "slice_v", "start_v", "add_v"):
         vector(map_id, width, "F")
+    vector("image_v", values.get("iv", 1), "F")
     vector("v", width, "S")
     vector("patch_v", values.get("pv", 1), "F")
     run("S", "sum_w_total")

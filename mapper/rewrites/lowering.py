@@ -34,6 +34,8 @@ from mapper.rewrites.labelled import Labelled
 from mapper.rewrites.parameters import (
     BC,
     BM,
+    FRONT,
+    IV,
     KA,
     KS,
     MI,
@@ -45,6 +47,7 @@ from mapper.rewrites.parameters import (
     TM,
     TP,
     TR,
+    TV,
     TW,
     WIDE,
     V,
@@ -76,6 +79,7 @@ class _Lowering:
         # Work-items of a group, outermost first; without local tiles each works alone.
         self.threads = THREADS if blocking.sliced else THREADS[1:]
         self.wide: Expr = WIDE if blocking.image_in_registers else const(0)
+        self.front: Expr = FRONT if blocking.vector_rows else const(0)
 
     def program(self) -> Program:
         blocking = self.blocking
@@ -129,11 +133,15 @@ class _Lowering:
         layer = self.shape.computed
         if self.blocking.columns:
             plain = Labelled(self.build, Ref("columns"), ("g", "n", "c", "h", "w"))
+            if self.blocking.vector_rows:
+                plain = plain.split("w", IV, "w", "iv")
         else:
-            plain = operands.image(self.build, self.shape)
-        return operands.bordered(
-            self.shape, plain, RHO_Y * layer.stride_y, RHO_X * layer.stride_x + self.wide
-        )
+            vector = IV if self.blocking.vector_rows else None
+            plain = operands.image(self.build, self.shape, vector)
+        rows, columns = RHO_Y * layer.stride_y, RHO_X * layer.stride_x + self.wide
+        if self.blocking.vector_rows:
+            return operands.bordered_vectors(self.shape, plain, rows, columns, self.front, IV)
+        return operands.bordered(self.shape, plain, rows, columns)
 
     def padded(self) -> Node:
         """The image with its border, its dimensions in the order in which the layer has them."""
@@ -170,7 +178,11 @@ class _Lowering:
                 padded = padded.order("g", "n", "blocks", "in_block")
                 padded = padded.merge("blocks", "in_block", "c")
             image = padded.order(*image.labels)
-        tiles = operands.windows(shape, image, (TH, TW), self.wide)
+        if blocking.vector_rows:
+            more = self.front + self.wide
+            tiles = operands.vector_windows(shape, image, (TH, TW), more, IV, TV)
+        else:
+            tiles = operands.windows(shape, image, (TH, TW), self.wide)
         weights = operands.weights(build, shape, BM)
         if blocking.packed:
             weights = Labelled(build, Ref("packed"), weights.labels)
@@ -342,8 +354,12 @@ class _Lowering:
         """Add the products of [bc][h][w] and [bc][tap][f] to the accumulators."""
         build, blocking = self.build, self.blocking
         if blocking.image_in_local:
-            local_tile = to_local(build.nest(("image_c", "image_y", "image_x"), identity, tile))
-            return build.let(local_tile, lambda t: self.chunk_weights(acc, t, weights))
+            ids = ("image_c", "image_y", "image_x")
+            if blocking.vector_rows:
+                copied = build.join_at(build.nest((*ids, "image_v"), identity, tile), 2)
+            else:
+                copied = build.nest(ids, identity, tile)
+            return build.let(to_local(copied), lambda t: self.chunk_weights(acc, t, weights))
         return self.chunk_weights(acc, tile, weights)
 
     def chunk_weights(self, acc: Node, tile: Node, weights: Node) -> Node:
@@ -358,7 +374,7 @@ class _Lowering:
     def work_items(self, acc: Node, tile: Node, weights: Node) -> Node:
         build, shape, extents = self.build, self.shape, self.extents()
         patches = Labelled(build, tile, ("c", "h", "w"))
-        patches = operands.windows(shape, patches, (TR, TP), self.wide)
+        patches = operands.windows(shape, patches, (TR, TP), self.front + self.wide)
         filters = Labelled(build, weights, ("c", "tap", "f"))
         filters = filters.split("f", TM, "b", "m").split("b", MI, "mo", "mi")
         if self.blocking.sliced:
@@ -371,7 +387,7 @@ class _Lowering:
         filters = filters.repeated("mi", "x", extents["x"]).repeated("x", "y", extents["y"])
         ids = tuple(f"item_{label}" for label in self.threads)
         zipped = build.zip_nd(len(self.threads), acc, patches.node, filters.node)
-        return build.nest(ids, WorkItem(build, self.blocking, self.wide).sums, zipped)
+        return build.nest(ids, WorkItem(build, self.blocking, self.front, self.wide).sums, zipped)
 
     # -- sums of slices and of splits ------------------------------------------------------
 

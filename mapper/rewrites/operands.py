@@ -47,8 +47,12 @@ def _own_sizes(shape: Shape) -> tuple[Expr, tuple[Expr, Expr]]:
     return const(channels), (const(layer.kernel_height), const(layer.kernel_width))
 
 
-def image(build: Builder, shape: Shape) -> Labelled:
-    """The image as [g][n][c][h][w], without the layer's padding."""
+def image(build: Builder, shape: Shape, vector: Expr | None = None) -> Labelled:
+    """The image as [g][n][c][h][w], without the layer's padding.
+
+    With a width of ``vector`` it is [g][n][c][h][w][iv], rows of vectors: none holds pixels of two
+    rows of the layer, also where these are joined.
+    """
     layer = shape.layer
     if layer.layout is Layout.NCHW:
         found = Labelled(build, Ref(IMAGE), ("n", "gc", "h", "w"))
@@ -61,8 +65,12 @@ def image(build: Builder, shape: Shape) -> Labelled:
         node = build.layout_map(lambda _: Ref(IMAGE), fill(0.0, 1))
         found = Labelled(build, node, ("n", "h", "w", "gc"))
     found = found.split("gc", _own_sizes(shape)[0], "g", "c").order("g", "n", "c", "h", "w")
+    length, rest = as_expr(W), ("h", "w")
+    if vector is not None:
+        found = found.split("w", vector, "w", "iv")
+        length, rest = exact_div(W, vector), ("h", "w", "iv")
     if shape.flat and not shape.columns:
-        found = found.at("h", lambda plane: Split(W, Join(plane)), ("h", "w"))
+        found = found.at("h", lambda plane: Split(length, Join(plane)), rest)
     return found
 
 
@@ -83,6 +91,28 @@ def bordered(shape: Shape, array: Labelled, rows: ExprLike, columns: ExprLike) -
         "h",
         lambda plane: array.build.pad_2d((layer.pad_top, below), (layer.pad_left, right), plane),
         ("h", "w"),
+    )
+
+
+def bordered_vectors(
+    shape: Shape, array: Labelled, rows: ExprLike, columns: ExprLike, front: ExprLike, width: Expr
+) -> Labelled:
+    """[...][h][w][iv], vectors of ``width`` columns, with a border as :func:`bordered` has it and
+    ``front`` columns more to the left: each vector is image or border as a whole."""
+    layer = shape.computed
+    used_height = (shape.output_height - 1) * layer.stride_y + layer.window_height
+    used_width = (shape.output_width - 1) * layer.stride_x + layer.window_width
+    sizes = dict(shape.sizes)
+    below = as_expr(rows) + (used_height - sizes["H"] - layer.pad_top)
+    before = as_expr(front) + layer.pad_left
+    # In vectors: all that the windows touch, less what is in front, less the image.
+    every = exact_div(as_expr(front) + columns + used_width, width)
+    left = exact_div(before, width)
+    right = every - left - exact_div(W, width)
+    return array.at(
+        "h",
+        lambda plane: array.build.pad_2d((layer.pad_top, below), (left, right), plane),
+        ("h", "w", "iv"),
     )
 
 
@@ -158,13 +188,37 @@ def windows(
     )
 
 
-def taps(shape: Shape, patch: Labelled, more: ExprLike) -> Labelled:
+def vector_windows(
+    shape: Shape,
+    array: Labelled,
+    sizes: tuple[ExprLike, ExprLike],
+    more: ExprLike,
+    width: Expr,
+    step: Expr,
+) -> Labelled:
+    """[...][h][w][iv], vectors of ``width`` columns, as :func:`windows` of whole vectors.
+
+    There are ``step`` vectors from one window to the next.
+    """
+    layer = shape.computed
+    rows, columns = (as_expr(size) for size in sizes)
+    height = (rows - 1) * layer.stride_y + shape.window_height
+    vectors = exact_div((columns - 1) * layer.stride_x + shape.window_width + more, width)
+    steps = (rows * layer.stride_y, step)
+    return array.at(
+        "h",
+        lambda plane: array.build.slide_2d((height, vectors), steps, plane, strict=True),
+        ("ty", "tx", "h", "w", "iv"),
+    )
+
+
+def taps(shape: Shape, patch: Labelled, front: ExprLike, more: ExprLike) -> Labelled:
     """A work-item's [h][w] as [tap][r][p]: for each tap what its rows and columns multiply.
 
-    The patch has ``more`` columns than are used.
+    The patch has ``front`` columns before and ``more`` behind those that are used.
     """
     layer, build = shape.computed, patch.build
-    patch = patch.at("w", lambda row: Pad(const(0), -as_expr(more), 0.0, row), ("w",))
+    patch = patch.at("w", lambda row: Pad(-as_expr(front), -as_expr(more), 0.0, row), ("w",))
     found = patch.at(
         "h",
         lambda plane: build.slide_2d(

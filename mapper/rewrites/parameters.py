@@ -20,6 +20,11 @@ KS, KA, SP = symbol("ks"), symbol("ka"), symbol("sp")
 PF = symbol("pf")
 # Whether the taps of a kernel are written out.
 UT = symbol("ut")
+# Whether the channels that a work-item adds up of a chunk are written out.
+UC = symbol("uc")
+# The width of the vectors in which image rows are copied, the columns in front of a tile's that
+# make its first vector whole, and the vectors from a tile to the next.
+IV, FRONT, TV = symbol("iv"), symbol("front"), symbol("tv")
 # Outputs that fill the last tiles up.
 RHO_Y, RHO_X = symbol("rho_y"), symbol("rho_x")
 
@@ -31,6 +36,8 @@ MAX_COLUMNS = 128
 MAX_SLICES = 8
 MAX_SPLITS = 32
 VECTORS = (1, 2, 4, 8, 16)
+#: Vectors that image rows may be copied in.
+ROW_VECTORS = (2, 4)
 
 
 def tile_sizes(length: int, most: int) -> tuple[int, ...]:
@@ -70,10 +77,22 @@ def parameters_of(blocking: Blocking) -> tuple[Parameter, ...]:
     ]
     if blocking.image_in_registers:
         found += [Parameter("pv", (1, 2, 4)), Parameter("wide", (0, 1, 2, 3))]
+    if blocking.vector_rows:
+        widths = tuple(v for v in ROW_VECTORS if blocking.row_length % v == 0)
+        layer = shape.computed
+        fronts = {-layer.pad_left % v for v in widths}
+        steps = {k * layer.stride_x // v for k in columns for v in widths} - {0}
+        found += [
+            Parameter("iv", widths),
+            Parameter("front", tuple(sorted(fronts))),
+            Parameter("tv", tuple(sorted(steps))),
+        ]
     if blocking.prefetches:
         found.append(Parameter("pf", (0, 1, 2)))
     if blocking.unrolled:
         found.append(Parameter("ut", (0, 1)))
+    if blocking.unrolled_channels:
+        found.append(Parameter("uc", (0, 1)))
     if blocking.sliced:
         slices = upto(channels, MAX_SLICES)
         found.append(Parameter("ks", tuple(v for v in slices if v > 1)))
@@ -96,6 +115,17 @@ def requirements_of(blocking: Blocking) -> tuple[Requirement, ...]:
     if blocking.image_in_registers:
         # Fewer columns more than a vector has.
         found.append(Requirement(WIDE, Relation.LT, PV))
+    if blocking.vector_rows:
+        layer = shape.computed
+        wide = WIDE if blocking.image_in_registers else 0
+        tile = (TW - 1) * layer.stride_x + shape.window_width + FRONT + wide
+        found += [
+            # Tiles and the image's border are whole vectors.
+            Requirement(IV, Relation.DIVIDES, FRONT + layer.pad_left),
+            Requirement(FRONT, Relation.LT, IV),
+            Requirement(IV * TV, Relation.EQ, TW * layer.stride_x),
+            Requirement(IV, Relation.DIVIDES, tile),
+        ]
     if blocking.sliced:
         # Not more work-items than have computed.
         found.append(Requirement(KA, Relation.DIVIDES, KS))

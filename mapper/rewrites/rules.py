@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mapper.errors import InputError, Problem
-from mapper.layer_spec import LayerSpec
+from mapper.layer_spec import LayerSpec, Layout
 from mapper.rewrites.blocking import Blocking
 
 
@@ -119,12 +119,15 @@ class PackWeights:
 class PadImage:
     """The image copied with its border, so that the main kernel needs no guards for reading.
 
-    It always applies; the copy takes the time and the memory of one more image.
+    Applies unless rows are copied in vectors, whose borders are whole vectors already; the copy
+    takes the time and the memory of one more image.
     """
 
     name: str = "pad-image"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
+        if blocking.vector_rows:
+            return Problem(f"rewrite.{self.name}", "pads pixels, and the image is of vectors")
         return _once(self.name, blocking.padded)
 
     def apply(self, blocking: Blocking) -> Blocking:
@@ -142,6 +145,42 @@ class ImageToLocal:
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, image_in_local=True)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRows:
+    """Rows of the image copied to local memory in vectors of ``iv`` pixels.
+
+    Every vector is within the image or in its border, so that one guard serves all its pixels and
+    nothing is left to be done with what was loaded: a copy that starts a chunk early need not
+    wait for it. Applies behind :class:`ImageToLocal`, to images in NCHW that are not padded first
+    and have rows of an even length.
+    """
+
+    name: str = "vector-rows"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        layer = blocking.layer
+        if not blocking.image_in_local:
+            return Problem(f"rewrite.{self.name}", "is of copies to local memory, which come first")
+        if blocking.padded:
+            return Problem(f"rewrite.{self.name}", "is of images that are not padded first")
+        if layer.layout is not Layout.NCHW:
+            return Problem(
+                "layer.layout",
+                f"{self.name} needs pixels of a row to be neighbours in memory",
+                layer.layout.value,
+                Layout.NCHW.value,
+            )
+        length = blocking.row_length
+        if length % 2:
+            return Problem(
+                "layer.width", f"{self.name} cuts rows into vectors", str(length), "an even number"
+            )
+        return _once(self.name, blocking.vector_rows)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, vector_rows=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +237,23 @@ class UnrollTaps:
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, unrolled=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UnrollChannels:
+    """The channels that a work-item adds up of a chunk may be written out (``uc`` = 1).
+
+    A compiler can then load a channel's pixels and weights while it multiplies those of the one
+    before: worth most where few work-items share a processor. It always applies.
+    """
+
+    name: str = "unroll-channels"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once(self.name, blocking.unrolled_channels)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, unrolled_channels=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from mapper.ast_model.nodes import Join, Node, Split, Zip
 from mapper.rewrites import operands
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.labelled import Labelled
-from mapper.rewrites.parameters import PV, UT, V
+from mapper.rewrites.parameters import PV, UC, UT, V
 from mapper.rewrites.shape import KW
 
 
@@ -18,11 +18,12 @@ from mapper.rewrites.shape import KW
 class WorkItem:
     """Products of a chunk, added to sums in registers: a channel and a tap after the other.
 
-    ``wide``: columns of an image row that are read beyond the needed ones.
+    ``front`` and ``wide``: columns of an image row that are read before and beyond the needed ones.
     """
 
     build: Builder
     blocking: Blocking
+    front: Expr
     wide: Expr
 
     def sums(self, item: Node) -> Node:
@@ -35,6 +36,7 @@ class WorkItem:
                 get(item, 0),
                 channels,
                 step="channel",
+                unroll=UC if self.blocking.unrolled_channels else 0,
             )
         )
 
@@ -44,7 +46,8 @@ class WorkItem:
         vectors = build.split_at(V, weights, 1)
 
         def multiplied(patch: Node, vectors: Node) -> Node:
-            cells = operands.taps(blocking.shape, Labelled(build, patch, ("h", "w")), self.wide)
+            rows = Labelled(build, patch, ("h", "w"))
+            cells = operands.taps(blocking.shape, rows, self.front, self.wide)
             if not blocking.weights_by_row:
                 return self.taps(acc, cells.node, vectors)
             rows = Zip((cells.split("tap", KW, "kh", "kw").node, Split(KW, vectors)))

@@ -221,11 +221,23 @@ class BlockedProposals:
         v["rho_x"] = -self._shape.output_width % v["tw"]
         if "pv" in v:
             computed = self._shape.computed
+            if "iv" in v:
+                v["front"] = -computed.pad_left % v["iv"]
             width = (v["tp"] - 1) * computed.stride_x + computed.window_width
-            v["wide"] = -width % v["pv"]
+            v["wide"] = -(width + v.get("front", 0)) % v["pv"]
+        if "iv" in v and not self._cut_into_vectors(v):
+            return None
         if any(v[name] not in self._domains[name] for name in self._domains):
             return None
         return v
+
+    def _cut_into_vectors(self, v: dict[str, int]) -> bool:
+        """Whether a tile of the image and the way to the next are whole vectors."""
+        computed = self._shape.computed
+        step = v["tw"] * computed.stride_x
+        tile = step - computed.stride_x + computed.window_width + v["front"] + v["wide"]
+        v["tv"] = step // v["iv"]
+        return step % v["iv"] == tile % v["iv"] == 0
 
     def _assignment(self, values: Mapping[str, int]) -> dict[Variable, int]:
         flat_copy = bool(values.get("flat_copy", 0))

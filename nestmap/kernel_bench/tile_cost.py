@@ -79,19 +79,20 @@ def _tile(shape: Shape, v: Mapping[str, int]) -> _Tile:
     layer = shape.computed
     taps = layer.kernel_height * layer.kernel_width
     sums = v["tr"] * v["tp"] * v["tm"]
+    around, at_once = v.get("wide", 0) + v.get("front", 0), v.get("iv", 1)
     pixels = _window(v["tr"], layer.stride_y, layer.window_height) * (
-        _window(v["tp"], layer.stride_x, layer.window_width) + v.get("wide", 0)
+        _window(v["tp"], layer.stride_x, layer.window_width) + around
     )
     weights = taps * v["tm"]
     slices = v.get("ks", 1)
     items = (v["bm"] // v["tm"]) * (v["th"] // v["tr"]) * (v["tw"] // v["tp"]) * slices
     image = _window(v["th"], layer.stride_y, layer.window_height) * (
-        _window(v["tw"], layer.stride_x, layer.window_width) + v.get("wide", 0)
+        _window(v["tw"], layer.stride_x, layer.window_width) + around
     )
-    flat = v.get("flat_copy", 0)
-    copied = ceil(v["bc"] * image / items) if flat else v["bc"] * ceil(image / items)
+    flat, pieces = v.get("flat_copy", 0), image // at_once
+    copied = ceil(v["bc"] * pieces / items) if flat else v["bc"] * ceil(pieces / items)
     vectors = ceil(v["bc"] * taps * v["bm"] / v["v"] / items)
-    held = (copied + v["v"] * vectors) if v.get("pf") else 0
+    held = (at_once * copied + v["v"] * vectors) if v.get("pf") else 0
     buffers = 2 if v.get("pf") == 2 else 1
     local = buffers * v["bc"] * (image + taps * v["bm"]) + (sums * items if slices > 1 else 0)
     filters = layer.filters // layer.groups // v["bm"]

@@ -15,7 +15,7 @@ from mapper.programs.high_level import high_level_convolution
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.catalogue import CHAINS, blocked_program
 from mapper.rewrites.lowering import program_of
-from mapper.rewrites.parameters import tile_sizes
+from mapper.rewrites.parameters import ROW_VECTORS, tile_sizes
 from mapper.rewrites.rules import (
     ContractSums,
     FlattenPixels,
@@ -122,11 +122,23 @@ def values_of(draw: st.DrawFn, blocking: Blocking) -> dict[str, int]:
         "tp": tp,
         "bc": draw(st.sampled_from(chunks)),
     }
+    layer = shape.computed
+    window = (sizes["kw"] - 1) * layer.dilation_x + 1
+    front = 0
+    if blocking.vector_rows:
+        rows = draw(st.sampled_from([v for v in ROW_VECTORS if blocking.row_length % v == 0]))
+        front = -layer.pad_left % rows
+        values |= {"iv": rows, "front": front, "tv": tw * layer.stride_x // rows}
     if blocking.image_in_registers:
-        layer = shape.computed
-        patch = (tp - 1) * layer.stride_x + (sizes["kw"] - 1) * layer.dilation_x + 1
+        patch = (tp - 1) * layer.stride_x + window + front
         vector = draw(st.sampled_from((1, 2, 4)))
         values |= {"pv": vector, "wide": -patch % vector}
+    if blocking.vector_rows:
+        tile = (tw - 1) * layer.stride_x + window + front + values.get("wide", 0)
+        if tile % values["iv"] or tw * layer.stride_x % values["iv"]:
+            return {}
+    if blocking.unrolled_channels:
+        values["uc"] = draw(st.integers(0, 1))
     if blocking.prefetches:
         values["pf"] = draw(st.integers(0, 2))
     if blocking.unrolled:
