@@ -64,7 +64,8 @@ def bell_app(broker_url: str, device_id: str, ca_file: str | None = None) -> Any
         ) from None
     if not broker_url.startswith(_SCHEMES):
         raise AgentFailure("--broker: amqp:// or amqps:// is wanted", AgentExit.BAD_OPTIONS)
-    tls_context(ca_file)  # a file that is no authority is said now, not tried for ever
+    if ca_file is not None:
+        tls_context(ca_file)  # a file that is no authority is said now, not tried for ever
     app = Celery("nestmap-board", broker=broker_url, set_as_current=False)
     queue = Queue(
         device_queue(device_id),

@@ -42,18 +42,41 @@ def layer_inputs(layer: LayerSpec) -> tuple[Input, ...]:
 
     Lengths as LayerSpec says: for one image, NHWC, [H][W][C] and [M][kh][kw][C].
     """
-    channels, filters = (G * C, G * M) if layer.groups > 1 else (C, M)
-    weights = array(FLOAT, filters, C, KH, KW)
-    images = N if layer.batch > 1 else 1
+    return edge_inputs(
+        layer,
+        images=N if layer.batch > 1 else const(1),
+        groups=G if layer.groups > 1 else const(1),
+        channels=C,
+        rows=(H, W),
+        kernel=(KH, KW),
+    )
+
+
+def edge_inputs(
+    layer: LayerSpec,
+    *,
+    images: Expr,
+    groups: Expr,
+    channels: Expr,
+    rows: tuple[ExprLike, ExprLike],
+    kernel: tuple[Expr, Expr],
+) -> tuple[Input, ...]:
+    """The buffers of a caller in the layer's layout, of lengths in the symbols of a program.
+
+    ``channels`` are those of a group, as are the filters M; ``rows`` are those of the image with
+    their length.
+    """
+    every, filters = groups * channels, groups * M
+    weights = array(FLOAT, filters, channels, *kernel)
     match layer.layout:
         case Layout.NCHW:
-            image = array(FLOAT, images, channels, H, W)
+            image = array(FLOAT, images, every, *rows)
         case Layout.NCHW16C:
             block = block_of(layer.channels)
-            image = array(FLOAT, images, exact_div(channels, block), H, W, block)
+            image = array(FLOAT, images, exact_div(every, block), *rows, block)
         case Layout.NHWC:
-            image = array(FLOAT, *((N,) if layer.batch > 1 else ()), H, W, channels)
-            weights = array(FLOAT, filters, KH, KW, C)
+            image = array(FLOAT, *((images,) if layer.batch > 1 else ()), *rows, every)
+            weights = array(FLOAT, filters, *kernel, channels)
     inputs = (Input(IMAGE, image), Input(WEIGHTS, weights))
     return (*inputs, Input(BIAS, array(FLOAT, filters))) if layer.bias else inputs
 

@@ -9,33 +9,25 @@ from __future__ import annotations
 from mapper.ast_model.builders import Builder, fill
 from mapper.ast_model.index_expr import Expr, ExprLike, as_expr, const, exact_div
 from mapper.ast_model.nodes import Input, Join, Node, Pad, Ref, Slide, Split
-from mapper.ast_model.types import FLOAT, array
 from mapper.layer_spec import Layout, block_of
-from mapper.programs.common import IMAGE, WEIGHTS
+from mapper.programs.common import BIAS, IMAGE, WEIGHTS, edge_inputs
 from mapper.rewrites.labelled import Labelled
 from mapper.rewrites.shape import KH, KW, C, H, M, Shape, W
-
-BIAS = "bias"
 
 
 def inputs_of(shape: Shape) -> tuple[Input, ...]:
     """The buffers that a caller provides (docs/layers.md)."""
-    layer, n, g = shape.layer, shape.batch, shape.groups
-    c, kernel = _own_sizes(shape)
-    # Rows that are joined for the computation are rows to the caller.
-    rows: tuple[ExprLike, ...] = (layer.height, layer.width) if shape.flat else (H, W)
-    weights = array(FLOAT, g * M, c, *kernel)
-    match layer.layout:
-        case Layout.NCHW:
-            image = array(FLOAT, n, g * c, *rows)
-        case Layout.NCHW16C:
-            block = block_of(layer.channels)
-            image = array(FLOAT, n, exact_div(g * c, block), *rows, block)
-        case Layout.NHWC:
-            image = array(FLOAT, *((n,) if layer.batch > 1 else ()), *rows, g * c)
-            weights = array(FLOAT, g * M, *kernel, c)
-    found = (Input(IMAGE, image), Input(WEIGHTS, weights))
-    return (*found, Input(BIAS, array(FLOAT, g * M))) if layer.bias else found
+    layer = shape.layer
+    channels, kernel = _own_sizes(shape)
+    return edge_inputs(
+        layer,
+        images=shape.batch,
+        groups=shape.groups,
+        channels=channels,
+        # Rows that are joined for the computation are rows to the caller.
+        rows=(layer.height, layer.width) if shape.flat else (H, W),
+        kernel=kernel,
+    )
 
 
 def _own_sizes(shape: Shape) -> tuple[Expr, tuple[Expr, Expr]]:
@@ -79,10 +71,8 @@ def bordered(shape: Shape, array: Labelled, rows: ExprLike, columns: ExprLike) -
 
     Exactly what the windows touch: what a stride leaves over at the far ends is cut off.
     """
-    layer = shape.computed
-    used_height = (shape.output_height - 1) * layer.stride_y + layer.window_height
-    used_width = (shape.output_width - 1) * layer.stride_x + layer.window_width
-    sizes = dict(shape.sizes)
+    layer, sizes = shape.computed, dict(shape.sizes)
+    used_height, used_width = _touched(shape)
     below = as_expr(rows) + (used_height - sizes["H"] - layer.pad_top)
     right = as_expr(columns) + (used_width - sizes["W"] - layer.pad_left)
     if all(p == 0 for p in (layer.pad_top, layer.pad_left, below, right)):
@@ -99,10 +89,8 @@ def bordered_vectors(
 ) -> Labelled:
     """[...][h][w][iv], vectors of ``width`` columns, with a border as :func:`bordered` has it and
     ``front`` columns more to the left: each vector is image or border as a whole."""
-    layer = shape.computed
-    used_height = (shape.output_height - 1) * layer.stride_y + layer.window_height
-    used_width = (shape.output_width - 1) * layer.stride_x + layer.window_width
-    sizes = dict(shape.sizes)
+    layer, sizes = shape.computed, dict(shape.sizes)
+    used_height, used_width = _touched(shape)
     below = as_expr(rows) + (used_height - sizes["H"] - layer.pad_top)
     before = as_expr(front) + layer.pad_left
     # In vectors: all that the windows touch, less what is in front, less the image.
@@ -113,6 +101,15 @@ def bordered_vectors(
         "h",
         lambda plane: array.build.pad_2d((layer.pad_top, below), (left, right), plane),
         ("h", "w", "iv"),
+    )
+
+
+def _touched(shape: Shape) -> tuple[int, int]:
+    """Rows and columns that the windows touch, the layer's padding among them."""
+    layer = shape.computed
+    return (
+        (shape.output_height - 1) * layer.stride_y + layer.window_height,
+        (shape.output_width - 1) * layer.stride_x + layer.window_width,
     )
 
 
@@ -176,14 +173,10 @@ def windows(
 
     ``more`` columns beyond these are there too, so that rows can be read in whole vectors.
     """
-    layer = shape.computed
-    rows, columns = (as_expr(size) for size in sizes)
-    height = (rows - 1) * layer.stride_y + shape.window_height
-    width = (columns - 1) * layer.stride_x + shape.window_width + more
-    steps = (rows * layer.stride_y, columns * layer.stride_x)
+    (height, width), steps = _block(shape, sizes)
     return array.at(
         "h",
-        lambda plane: array.build.slide_2d((height, width), steps, plane, strict=True),
+        lambda plane: array.build.slide_2d((height, width + more), steps, plane, strict=True),
         ("ty", "tx", "h", "w"),
     )
 
@@ -200,16 +193,24 @@ def vector_windows(
 
     There are ``step`` vectors from one window to the next.
     """
+    (height, columns), (rows, _) = _block(shape, sizes)
+    vectors = exact_div(columns + more, width)
+    return array.at(
+        "h",
+        lambda plane: array.build.slide_2d((height, vectors), (rows, step), plane, strict=True),
+        ("ty", "tx", "h", "w", "iv"),
+    )
+
+
+def _block(
+    shape: Shape, sizes: tuple[ExprLike, ExprLike]
+) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
+    """Rows and columns that a block of ``sizes`` outputs needs, and those to the next block."""
     layer = shape.computed
     rows, columns = (as_expr(size) for size in sizes)
     height = (rows - 1) * layer.stride_y + shape.window_height
-    vectors = exact_div((columns - 1) * layer.stride_x + shape.window_width + more, width)
-    steps = (rows * layer.stride_y, step)
-    return array.at(
-        "h",
-        lambda plane: array.build.slide_2d((height, vectors), steps, plane, strict=True),
-        ("ty", "tx", "h", "w", "iv"),
-    )
+    width = (columns - 1) * layer.stride_x + shape.window_width
+    return (height, width), (rows * layer.stride_y, columns * layer.stride_x)
 
 
 def taps(shape: Shape, patch: Labelled, front: ExprLike, more: ExprLike) -> Labelled:

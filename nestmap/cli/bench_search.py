@@ -182,7 +182,7 @@ def record(
     """Measure random candidates of layers and keep them as recordings, for replays.
 
     Ctrl-C keeps what was measured so far (with one job).
-    """  # fmt: skip
+    """
     from nestmap.search_bench.recording import write_recording
     from nestmap.space_bench.cases import ROOT
     from nestmap.subjects import load_subject

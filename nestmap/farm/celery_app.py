@@ -19,7 +19,6 @@ _EXCHANGE = "nestmap"
 _DEAD_EXCHANGE = "nestmap.dead"
 #: Deliveries of one bell: its host may have died with it three times.
 DELIVERIES = 3
-SCHEMES = ("amqp://", "amqps://")
 
 
 def celery_app(broker_url: str) -> Celery:

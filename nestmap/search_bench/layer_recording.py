@@ -103,8 +103,6 @@ def record_layer(
             after(len(rows))
     except KeyboardInterrupt:
         pass
-    if best_ms is None:
-        raise InputError(Problem(layer.name, "no candidate was timed", f"{len(rows)} tried"))
     return recording_of(subject, layer, profile, device.facts(), space, rows)
 
 
@@ -134,7 +132,9 @@ def recording_of(
     space: Space,
     rows: Sequence[Row],
 ) -> Recording:
-    """The rows as a recording of a layer's variant on a device; at least one must be timed."""
+    """The rows as a recording of a layer's variant on a device; InputError where none is timed."""
+    if not any(isinstance(row.outcome, Timed) for row in rows):
+        raise InputError(Problem(layer.name, "no candidate was timed", f"{len(rows)} tried"))
     values = np.array([row.choice for row in rows], np.int64)
     variables = tuple(
         (option_name(variable), tuple(np.unique(values[:, place]).tolist()))

@@ -99,13 +99,10 @@ def record_layers(
     for draw in draws:
         draw.ahead(-(-points // _CHUNK) + _SPARE_CHUNKS)
     for (layer, variant), draw in zip(wanted, draws, strict=True):
-        subject = subject_of_layer(layer, variant)
+        subject, space = _space(layer, variant, state.profile)
         pool.begin(layer, variant, make_workload(subject, INPUT_SEED, {}))
         rows = _timed(pool, draw, points, clock() + seconds, clock, after)
         draw.stop()
-        if not any(isinstance(row.outcome, Timed) for row in rows):
-            raise InputError(Problem(layer.name, "no candidate was timed", f"{len(rows)} tried"))
-        space = derive_space(subject, Mode.STRICT, state.profile, DEFAULT_OPTIONS)
         yield recording_of(subject, layer, state.profile, state.facts, space, rows)
 
 
@@ -222,7 +219,7 @@ class _Draws:
             chunk.cancel()
 
 
-# In a drawing process
+# In drawing processes
 
 
 def draw_chunk(
