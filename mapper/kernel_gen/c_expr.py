@@ -20,7 +20,7 @@ from mapper.kernel_gen.identifiers import c_name
 
 
 def c_index(expression: Expr) -> str:
-    """An int expression; every division in it has a non-negative dividend."""
+    """An expression of indices; every division in it has a non-negative dividend."""
     if not expression.terms:
         return "0"
     text = ""

@@ -15,6 +15,7 @@ from mapper.errors import InputError, Problem
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
 from mapper.kernel_gen.barriers import plan_barriers
 from mapper.kernel_gen.header import (
+    INDEX_TYPE,
     NO_ORIGIN,
     Origin,
     comment,
@@ -88,7 +89,8 @@ def generate_from(
         if launches[-1].prepared:
             constant_buffers.add(kernel.loops.output.name)
     plan = HostPlan("", _buffers(loops, launches, kernels), tuple(launches))
-    parts = [comment(plan_lines(program, origin, plan)), constants(program, choices.parameters)]
+    parts = [comment(plan_lines(program, origin, plan)), INDEX_TYPE]
+    parts += [constants(program, choices.parameters)]
     called = frozenset[OwnFunction]().union(*(kernel.printed.functions for kernel in kernels))
     parts += [function.text for function in sorted(called)]
     for kernel, launch in zip(kernels, launches, strict=True):

@@ -15,7 +15,7 @@ from mapper.ast_model.nodes import MapId, Program
 from mapper.ast_model.types import ELEMENT_NAMES, Memory
 from mapper.host_plan import HostPlan, Launch, PlannedBuffer
 from mapper.kernel_gen.barriers import Barrier
-from mapper.kernel_gen.identifiers import comment_text, constant_name
+from mapper.kernel_gen.identifiers import INDEX, comment_text, constant_name
 from mapper.kernel_gen.printer import PrintedKernel
 from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, ScheduledKernel, element_count
 from mapper.layer_spec import Activation, LayerSpec
@@ -94,6 +94,17 @@ def _loops(statements: tuple[Statement, ...]) -> Iterator[Loop]:
         if isinstance(statement, Loop):
             yield statement
             yield from _loops(statement.body)
+
+
+#: A sum of ints that stays an int has to be extended where it becomes an address of 64 bits, which
+#: takes a processor as many instructions as the arithmetic it feeds (docs/decisions/0017).
+INDEX_TYPE = f"""/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long {INDEX};
+#else
+typedef int {INDEX};
+#endif
+"""
 
 
 def constants(program: Program, parameters: Mapping[str, int]) -> str:

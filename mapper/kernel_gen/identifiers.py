@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from zlib import crc32
 
+#: The C type of loop variables and work-item ids, which each source defines.
+INDEX = "index_t"
 _LANE_NAMES = "0123456789abcdef"
 
 

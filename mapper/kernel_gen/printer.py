@@ -23,6 +23,7 @@ from mapper.kernel_gen.buffer_names import BufferNames
 from mapper.kernel_gen.c_expr import c_condition, c_index, never_holds
 from mapper.kernel_gen.c_values import VECTOR_WIDTHS, ValuePrinter, stored_as_half
 from mapper.kernel_gen.identifiers import (
+    INDEX,
     c_name,
     comment_text,
     constant_name,
@@ -209,7 +210,7 @@ class _Printer:
 
     def ahead(self, ahead: Ahead) -> None:
         name = c_name(ahead.following.name)
-        self.line(f"const int {name} = {c_name(ahead.variable.name)} + 1;")
+        self.line(f"const {INDEX} {name} = {c_name(ahead.variable.name)} + 1;")
         self.line(f"if ({name} < {ahead.trip}) {{ /* loads for the next iteration */")
         self.depth += 1
         self.statements(ahead.body)
@@ -274,7 +275,7 @@ class _Printer:
                 self.line("#pragma unroll")
             trip = self.trip_text(run)
             self.line(
-                f"for (int {variable} = 0; {variable} < {trip}; ++{variable}) {{ /* {label} */"
+                f"for ({INDEX} {variable} = 0; {variable} < {trip}; ++{variable}) {{ /* {label} */"
             )
             self.bind(run, None, variable)
         else:
@@ -316,13 +317,13 @@ class _Printer:
             below //= trip
             if value is not None or trip == 1:
                 self.values.digits[loop.variable.name] = const(0)
-                self.line(f"const int {name} = 0;")
+                self.line(f"const {INDEX} {name} = 0;")
                 continue
             self.values.digits[loop.variable.name] = modulo(floor_div(counter, below), trip)
             text = variable if below == 1 else f"{variable}/{below}"
             if position > 0 and run.trip != trip * below:
                 text = f"({text})%{trip}" if below > 1 else f"{text}%{trip}"
-            self.line(f"const int {name} = {text};")
+            self.line(f"const {INDEX} {name} = {text};")
         self.depth -= 1
 
     def threads(self, run: Run) -> int:
@@ -336,38 +337,38 @@ class _Printer:
         source = f"{_THREAD_IDS[code.level]}({code.dimension})"
         if run.round is not None and run.trip > threads:
             offset = c_index(run.round * threads)
-            place = f"(int){source}" if offset == "0" else f"(int){source} + {offset}"
+            place = f"({INDEX}){source}" if offset == "0" else f"({INDEX}){source} + {offset}"
             last = run.round.constant
             ragged = run.trip % threads != 0 and (last is None or (last + 1) * threads > run.trip)
             self.line(f"{f'if ({place} < {run.trip}) ' if ragged else ''}{{ /* {label} */")
             self.depth += 1
-            self.line(f"const int {variable} = {place};")
+            self.line(f"const {INDEX} {variable} = {place};")
             self.depth -= 1
         elif run.trip == threads:
             # As many iterations as threads: no loop.
             self.line(f"{{ /* {label}, {run.trip} iterations, one each */")
             self.depth += 1
-            self.line(f"const int {variable} = {source};")
+            self.line(f"const {INDEX} {variable} = {source};")
             self.depth -= 1
         elif run.trip < threads:
-            self.line(f"if ((int){source} < {run.trip}) {{ /* {label}, of {threads} */")
+            self.line(f"if (({INDEX}){source} < {run.trip}) {{ /* {label}, of {threads} */")
             self.depth += 1
-            self.line(f"const int {variable} = {source};")
+            self.line(f"const {INDEX} {variable} = {source};")
             self.depth -= 1
         elif run.trip % threads and rounds is None:
             # PoCL 3.0-rc2 (LLVM 14) unrolls a constant number of rounds, of which the last asks
             # whether there is anything left, into stores that none of its work-items may do.
             self.line(
-                f"for (int {variable} = {source}; {variable} < {run.trip}; "
+                f"for ({INDEX} {variable} = {source}; {variable} < {run.trip}; "
                 f"{variable} += {threads}) {{ /* {label} */"
             )
         else:
             # A constant number of rounds, so that a compiler can unroll them.
             rounds = run.trip // threads if rounds is None else rounds
             n = f"n_{variable}"
-            self.line(f"for (int {n} = 0; {n} < {rounds}; ++{n}) {{ /* {label} */")
+            self.line(f"for ({INDEX} {n} = 0; {n} < {rounds}; ++{n}) {{ /* {label} */")
             self.depth += 1
-            self.line(f"const int {variable} = {source} + {n}*{threads};")
+            self.line(f"const {INDEX} {variable} = {source} + {n}*{threads};")
             self.depth -= 1
         self.bind(run, None, variable)
 

@@ -18,10 +18,11 @@ _ID = re.compile(r"get_(local|group|global)_id\((\d)\)")
 _BARRIER = re.compile(r"barrier\([A-Z_| ]+\); ?")
 # Trip counts are said in sizes and tuning parameters, which are constants above the kernels.
 _CONSTANTS = re.compile(r"enum \{([^}]*)\};")
-_TRIP = re.compile(r"(for \(int (\w+) = 0; \2 < )([^;]*\bc_[^;]*);")
-_ALWAYS = re.compile(r"if \(\(int\)0 < \d+\) \{")
+_TRIP = re.compile(r"(for \(index_t (\w+) = 0; \2 < )([^;]*\bc_[^;]*);")
+_ALWAYS = re.compile(r"if \(\(index_t\)0 < \d+\) \{")
 _ROUNDS = re.compile(
-    r"for \(int (n_(\w+)) = 0; \1 < (\d+); \+\+\1\) \{ const int \2 = (?:\(int\))?0 \+ \1\*1;"
+    r"for \(index_t (n_(\w+)) = 0; \1 < (\d+); \+\+\1\) \{ "
+    r"const index_t \2 = (?:\(index_t\))?0 \+ \1\*1;"
 )
 
 
@@ -92,4 +93,4 @@ def _plain(text: str, launch: Launch) -> str:
         text = _BARRIER.sub("", text)
     text = _ALWAYS.sub("{", text)
     # One thread makes its rounds one iteration at a time: a loop like any other.
-    return _ROUNDS.sub(r"for (int \2 = 0; \2 < \3; ++\2) {", text)
+    return _ROUNDS.sub(r"for (index_t \2 = 0; \2 < \3; ++\2) {", text)

@@ -22,10 +22,10 @@ _LOCAL = re.compile(
 _BYTES = {"float": 4, "ushort": 2}
 # Private buffers begin with p_; temporaries of an expression do not count as memory.
 _PRIVATE = re.compile(r"float(\d*) (p_\w+(?:\[\d+\])?(?:, p_\w+)*);")
-_INDEX = re.compile(r"const int (\w+) = (?:\(int\))?get_(\w+)_id\(\d\).*;")
+_INDEX = re.compile(r"const index_t (\w+) = (?:\(index_t\))?get_(\w+)_id\(\d\).*;")
 _SKIP = re.compile(r"if \((\w+) >= \d+\) continue;")
-_SERIAL = re.compile(r"for \(int (\w+) = 0; \1 < [^;]+; \+\+\1\) \{")
-_SOME_GROUPS = re.compile(r"if \(\(int\)get_group_id\(\d\)(?: \+ \d+)? < \d+\) \{")
+_SERIAL = re.compile(r"for \(index_t (\w+) = 0; \1 < [^;]+; \+\+\1\) \{")
+_SOME_GROUPS = re.compile(r"if \(\(index_t\)get_group_id\(\d\)(?: \+ \d+)? < \d+\) \{")
 
 
 @dataclass(slots=True)

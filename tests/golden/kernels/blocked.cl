@@ -16,6 +16,13 @@
  *   3  k_convolution  48 x 2 x 1 work-items in 48 x 2 x 1 groups of 1 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 4, c_H = 6, c_W = 8, c_M = 8, c_kh = 3, c_kw = 3
 };
@@ -41,13 +48,13 @@ __kernel void k_packed(
     __global const float *restrict g_weights,
     __global float *restrict g_packed)
 {
-    if ((int)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
-        const int f_pack_group = get_global_id(0);
-        const int i_pack_group = 0;
-        const int i_pack_block = f_pack_group/144;
-        const int i_pack_channel = (f_pack_group/36)%4;
-        const int i_pack_tap = (f_pack_group/4)%9;
-        const int i_pack_filter = f_pack_group%4;
+    if ((index_t)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
+        const index_t f_pack_group = get_global_id(0);
+        const index_t i_pack_group = 0;
+        const index_t i_pack_block = f_pack_group/144;
+        const index_t i_pack_channel = (f_pack_group/36)%4;
+        const index_t i_pack_tap = (f_pack_group/4)%9;
+        const index_t i_pack_filter = f_pack_group%4;
         g_packed[f_pack_group] = g_weights[i_pack_block*144 + i_pack_channel + i_pack_filter*36 + i_pack_group*288 + i_pack_tap*4];
     }
 }
@@ -69,13 +76,13 @@ __kernel void k_padded(
     __global const float *restrict g_image,
     __global float *restrict g_padded)
 {
-    if ((int)get_global_id(0) < 320) { /* map pad_group, map pad_image, map pad_row, map pad_column, map pad_channel: G0, of 384 */
-        const int f_pad_group = get_global_id(0);
-        const int i_pad_group = 0;
-        const int i_pad_image = 0;
-        const int i_pad_row = f_pad_group/40;
-        const int i_pad_column = (f_pad_group/4)%10;
-        const int i_pad_channel = f_pad_group%4;
+    if ((index_t)get_global_id(0) < 320) { /* map pad_group, map pad_image, map pad_row, map pad_column, map pad_channel: G0, of 384 */
+        const index_t f_pad_group = get_global_id(0);
+        const index_t i_pad_group = 0;
+        const index_t i_pad_image = 0;
+        const index_t i_pad_row = f_pad_group/40;
+        const index_t i_pad_column = (f_pad_group/4)%10;
+        const index_t i_pad_channel = f_pad_group%4;
         const int inside_1 = (i_pad_row - 1 >= 0) & (i_pad_row - 1 < 6) & (i_pad_column - 1 >= 0) & (i_pad_column - 1 < 8);
         const float loaded_1 = g_image[(inside_1 ? i_pad_column*4 + i_pad_row*32 - 36 : 0) + i_pad_channel + i_pad_group*4];
         g_padded[f_pad_group] = (inside_1 ? loaded_1 : 0.0f);
@@ -130,24 +137,24 @@ __kernel void k_convolution(
     __global float *restrict g_convolution)
 {
     { /* map group, map block: W1, 2 iterations, one each */
-        const int f_group = get_group_id(1);
-        const int i_group = 0;
-        const int i_block = f_group;
+        const index_t f_group = get_group_id(1);
+        const index_t i_group = 0;
+        const index_t i_block = f_group;
         { /* map image, map tile_y, map tile_x: W0, 48 iterations, one each */
-            const int f_image = get_group_id(0);
-            const int i_image = 0;
-            const int i_tile_y = f_image/8;
-            const int i_tile_x = f_image%8;
+            const index_t f_image = get_group_id(0);
+            const index_t i_image = 0;
+            const index_t i_tile_y = f_image/8;
+            const index_t i_tile_x = f_image%8;
             float4 p_sum_0_0_0_0_0_0_0;
             p_sum_0_0_0_0_0_0_0 = (float4)(0.0f);
-            for (int r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
+            for (index_t r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
                 #pragma unroll
-                for (int r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
+                for (index_t r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
                     p_sum_0_0_0_0_0_0_0 = (p_sum_0_0_0_0_0_0_0 + (((__global const float4 *)g_packed)[f_group*36 + r_channel*9 + r_tap] * (float4)(g_padded[i_group*320 + i_image*320 + i_tile_x*4 + i_tile_y*40 + r_channel + (r_tap%3)*4 + (r_tap/3)*40])));
                 }
             }
             { /* map out_mo: S, one iteration */
-                const int i_out_mo = 0;
+                const index_t i_out_mo = 0;
                 ((__global float4 *)g_convolution)[f_group + f_image*2] = (float4)(p_sum_0_0_0_0_0_0_0.s0, p_sum_0_0_0_0_0_0_0.s1, p_sum_0_0_0_0_0_0_0.s2, p_sum_0_0_0_0_0_0_0.s3);
             }
         }

@@ -17,6 +17,13 @@
  *   3  k_convolution  24 x 1 x 1 work-items in 24 x 1 x 1 groups of 1 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 32, c_H = 6, c_W = 8, c_M = 32, c_kh = 3, c_kw = 3
 };
@@ -43,12 +50,12 @@ __kernel void k_packed(
     __global float *restrict g_packed)
 {
     { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, 9216 iterations, one each */
-        const int f_pack_group = get_global_id(0);
-        const int i_pack_group = 0;
-        const int i_pack_block = 0;
-        const int i_pack_channel = f_pack_group/288;
-        const int i_pack_tap = (f_pack_group/32)%9;
-        const int i_pack_filter = f_pack_group%32;
+        const index_t f_pack_group = get_global_id(0);
+        const index_t i_pack_group = 0;
+        const index_t i_pack_block = 0;
+        const index_t i_pack_channel = f_pack_group/288;
+        const index_t i_pack_tap = (f_pack_group/32)%9;
+        const index_t i_pack_filter = f_pack_group%32;
         g_packed[f_pack_group] = g_weights[i_pack_block*9216 + i_pack_channel*9 + i_pack_filter*288 + i_pack_group*9216 + i_pack_tap];
     }
 }
@@ -72,14 +79,14 @@ __kernel void k_padded(
     __global float *restrict g_padded)
 {
     { /* map pad_group, map pad_image, map pad_block, map pad_row: G0, 16 iterations, one each */
-        const int f_pad_group = get_global_id(0);
-        const int i_pad_group = 0;
-        const int i_pad_image = 0;
-        const int i_pad_block = f_pad_group/8;
-        const int i_pad_row = f_pad_group%8;
-        for (int f_pad_column = 0; f_pad_column < 160; ++f_pad_column) { /* map pad_column, map pad_channel: S */
-            const int i_pad_column = f_pad_column/16;
-            const int i_pad_channel = f_pad_column%16;
+        const index_t f_pad_group = get_global_id(0);
+        const index_t i_pad_group = 0;
+        const index_t i_pad_image = 0;
+        const index_t i_pad_block = f_pad_group/8;
+        const index_t i_pad_row = f_pad_group%8;
+        for (index_t f_pad_column = 0; f_pad_column < 160; ++f_pad_column) { /* map pad_column, map pad_channel: S */
+            const index_t i_pad_column = f_pad_column/16;
+            const index_t i_pad_channel = f_pad_column%16;
             const int inside_1 = (i_pad_row - 1 >= 0) & (i_pad_row - 1 < 6) & (i_pad_column - 1 >= 0) & (i_pad_column - 1 < 8);
             const float loaded_1 = g_image[(inside_1 ? i_pad_column*16 + i_pad_row*128 - 144 : 0) + i_pad_block*768 + i_pad_channel + i_pad_group*1536 + i_pad_image*1536];
             g_padded[f_pad_column + f_pad_group*160] = (inside_1 ? loaded_1 : 0.0f);
@@ -136,22 +143,22 @@ __kernel void k_convolution(
     __global float *restrict g_convolution)
 {
     { /* map group, map block: W1, one iteration */
-        const int i_group = 0;
-        const int i_block = 0;
+        const index_t i_group = 0;
+        const index_t i_block = 0;
         { /* map image, map tile_y, map tile_x: W0, 24 iterations, one each */
-            const int f_image = get_group_id(0);
-            const int i_image = 0;
-            const int i_tile_y = f_image/4;
-            const int i_tile_x = f_image%4;
+            const index_t f_image = get_group_id(0);
+            const index_t i_image = 0;
+            const index_t i_tile_y = f_image/4;
+            const index_t i_tile_x = f_image%4;
             float16 p_sum_0_0_0_0_0_0_0, p_sum_0_0_0_0_0_0_1, p_sum_0_0_0_0_0_1_0, p_sum_0_0_0_0_0_1_1;
             p_sum_0_0_0_0_0_0_0 = (float16)(0.0f);
             p_sum_0_0_0_0_0_0_1 = (float16)(0.0f);
             p_sum_0_0_0_0_0_1_0 = (float16)(0.0f);
             p_sum_0_0_0_0_0_1_1 = (float16)(0.0f);
-            for (int r_chunk = 0; r_chunk < (c_C/c_bc); ++r_chunk) { /* reduce */
-                for (int r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
+            for (index_t r_chunk = 0; r_chunk < (c_C/c_bc); ++r_chunk) { /* reduce */
+                for (index_t r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
                     #pragma unroll
-                    for (int r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
+                    for (index_t r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
                         p_sum_0_0_0_0_0_0_0 = (p_sum_0_0_0_0_0_0_0 + (((__global const float16 *)g_packed)[r_channel*18 + r_chunk*288 + r_tap*2] * (float16)(g_padded[i_group*2560 + i_image*2560 + i_tile_x*32 + i_tile_y*160 + r_channel + r_chunk*1280 + (r_tap%3)*16 + (r_tap/3)*160])));
                         p_sum_0_0_0_0_0_0_1 = (p_sum_0_0_0_0_0_0_1 + (((__global const float16 *)g_packed)[r_channel*18 + r_chunk*288 + r_tap*2 + 1] * (float16)(g_padded[i_group*2560 + i_image*2560 + i_tile_x*32 + i_tile_y*160 + r_channel + r_chunk*1280 + (r_tap%3)*16 + (r_tap/3)*160])));
                         p_sum_0_0_0_0_0_1_0 = (p_sum_0_0_0_0_0_1_0 + (((__global const float16 *)g_packed)[r_channel*18 + r_chunk*288 + r_tap*2] * (float16)(g_padded[i_group*2560 + i_image*2560 + i_tile_x*32 + i_tile_y*160 + r_channel + r_chunk*1280 + (r_tap%3)*16 + (r_tap/3)*160 + 16])));

@@ -13,6 +13,13 @@
  *   2  k_convolution  20 x 8 x 1 work-items in 20 x 8 x 1 groups of 1 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 4, c_H = 7, c_W = 5, c_M = 8, c_kh = 3, c_kw = 3
 };
@@ -38,13 +45,13 @@ __kernel void k_packed(
     __global const float *restrict g_weights,
     __global float *restrict g_packed)
 {
-    if ((int)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
-        const int f_pack_group = get_global_id(0);
-        const int i_pack_group = 0;
-        const int i_pack_block = f_pack_group/36;
-        const int i_pack_channel = (f_pack_group/9)%4;
-        const int i_pack_tap = f_pack_group%9;
-        const int i_pack_filter = 0;
+    if ((index_t)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
+        const index_t f_pack_group = get_global_id(0);
+        const index_t i_pack_group = 0;
+        const index_t i_pack_block = f_pack_group/36;
+        const index_t i_pack_channel = (f_pack_group/9)%4;
+        const index_t i_pack_tap = f_pack_group%9;
+        const index_t i_pack_filter = 0;
         g_packed[f_pack_group] = g_weights[i_pack_block*36 + i_pack_channel + i_pack_filter*36 + i_pack_group*288 + i_pack_tap*4];
     }
 }
@@ -97,19 +104,19 @@ __kernel void k_convolution(
     __global float *restrict g_convolution)
 {
     { /* map group, map block: W1, 8 iterations, one each */
-        const int f_group = get_group_id(1);
-        const int i_group = 0;
-        const int i_block = f_group;
+        const index_t f_group = get_group_id(1);
+        const index_t i_group = 0;
+        const index_t i_block = f_group;
         { /* map image, map tile_y, map tile_x: W0, 20 iterations, one each */
-            const int f_image = get_group_id(0);
-            const int i_image = 0;
-            const int i_tile_y = f_image/5;
-            const int i_tile_x = f_image%5;
+            const index_t f_image = get_group_id(0);
+            const index_t i_image = 0;
+            const index_t i_tile_y = f_image/5;
+            const index_t i_tile_x = f_image%5;
             float p_sum_0_0_0_0_0_0_0_0, p_sum_0_0_0_0_1_0_0_0;
             p_sum_0_0_0_0_0_0_0_0 = 0.0f;
             p_sum_0_0_0_0_1_0_0_0 = 0.0f;
-            for (int r_chunk = 0; r_chunk < (c_C/c_bc); ++r_chunk) { /* reduce */
-                for (int r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
+            for (index_t r_chunk = 0; r_chunk < (c_C/c_bc); ++r_chunk) { /* reduce */
+                for (index_t r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
                     const int inside_1 = (i_tile_y*2 + (r_tap/3) - 1 >= 0) & (i_tile_y*2 + (r_tap/3) - 1 < 7) & (i_tile_x + (r_tap%3) - 1 >= 0) & (i_tile_x + (r_tap%3) - 1 < 5);
                     const float loaded_1 = g_image[(inside_1 ? i_tile_x*4 + i_tile_y*40 + (r_tap%3)*4 + (r_tap/3)*20 - 24 : 0) + r_chunk];
                     p_sum_0_0_0_0_0_0_0_0 = (p_sum_0_0_0_0_0_0_0_0 + (g_packed[f_group*36 + r_chunk*9 + r_tap] * (inside_1 ? loaded_1 : 0.0f)));
@@ -119,7 +126,7 @@ __kernel void k_convolution(
                 }
             }
             { /* map out_mo: S, one iteration */
-                const int i_out_mo = 0;
+                const index_t i_out_mo = 0;
                 g_convolution[i_block + i_group*8 + i_image*280 + i_out_mo + i_tile_x*8 + i_tile_y*80] = p_sum_0_0_0_0_0_0_0_0;
                 if (i_tile_y*2 + 1 < 7) {
                     g_convolution[i_block + i_group*8 + i_image*280 + i_out_mo + i_tile_x*8 + i_tile_y*80 + 40] = p_sum_0_0_0_0_1_0_0_0;

@@ -11,6 +11,13 @@
  *   1  k_convolution  12 x 6 x 4 work-items in 3 x 3 x 2 groups of 4 x 2 x 2
  */
 
+/* An index is as wide as an address of a processor, so that no load has to extend it. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 8, c_H = 12, c_W = 12, c_M = 8, c_kh = 3, c_kw = 3
 };
@@ -84,26 +91,26 @@ __kernel void k_convolution(
 {
     __local float l_partial_sum[192];
     { /* map 28: W2, 2 iterations, one each */
-        const int i_28 = get_group_id(2);
+        const index_t i_28 = get_group_id(2);
         { /* map 29: W1, 3 iterations, one each */
-            const int i_29 = get_group_id(1);
+            const index_t i_29 = get_group_id(1);
             { /* map 30: W0, 3 iterations, one each */
-                const int i_30 = get_group_id(0);
+                const index_t i_30 = get_group_id(0);
                 { /* map 51: L2, 2 iterations, one each */
-                    const int i_51 = get_local_id(2);
+                    const index_t i_51 = get_local_id(2);
                     { /* map 52: L1, 2 iterations, one each */
-                        const int i_52 = get_local_id(1);
+                        const index_t i_52 = get_local_id(1);
                         { /* map 53: L0, 4 iterations, one each */
-                            const int i_53 = get_local_id(0);
-                            for (int f_109 = 0; f_109 < 3; ++f_109) { /* map 109, map 110: S */
-                                const int i_109 = f_109;
-                                const int i_110 = 0;
+                            const index_t i_53 = get_local_id(0);
+                            for (index_t f_109 = 0; f_109 < 3; ++f_109) { /* map 109, map 110: S */
+                                const index_t i_109 = f_109;
+                                const index_t i_110 = 0;
                                 float p_sum_0_0_0_0, p_sum_0_1_0_0, p_sum_1_0_0_0, p_sum_1_1_0_0;
                                 p_sum_0_0_0_0 = 0.0f;
                                 p_sum_0_1_0_0 = 0.0f;
                                 p_sum_1_0_0_0 = 0.0f;
                                 p_sum_1_1_0_0 = 0.0f;
-                                for (int r_step = 0; r_step < (c_C/c_td)*(c_kw/c_wtw); ++r_step) { /* reduce */
+                                for (index_t r_step = 0; r_step < (c_C/c_td)*(c_kw/c_wtw); ++r_step) { /* reduce */
                                     float p_sum2_0_0_0_0_0_0_0, p_sum2_0_1_0_0_0_0_0, p_sum2_1_0_0_0_0_0_0, p_sum2_1_1_0_0_0_0_0;
                                     {
                                         float p_image_cached_0_0_0_0_0, p_image_cached_0_0_0_0_1, p_image_cached_0_0_0_0_2, p_image_cached_0_0_0_0_3;
@@ -227,20 +234,20 @@ __kernel void k_convolution(
                                     p_sum_1_1_0_0 = (p_sum_1_1_0_0 + p_sum2_1_1_0_0_0_0_0);
                                 }
                                 { /* map 113: S, one iteration */
-                                    const int i_113 = 0;
+                                    const index_t i_113 = 0;
                                     l_partial_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12] = p_sum_0_0_0_0;
                                     l_partial_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 1] = p_sum_0_1_0_0;
                                     l_partial_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 2] = p_sum_1_0_0_0;
                                     l_partial_sum[f_109*4 + i_51*96 + i_52*48 + i_53*12 + 3] = p_sum_1_1_0_0;
                                 }
                             }
-                            for (int f_68 = 0; f_68 < 4; ++f_68) { /* map 68, map 69, map 70: S */
-                                const int i_68 = f_68/2;
-                                const int i_69 = f_68%2;
-                                const int i_70 = 0;
+                            for (index_t f_68 = 0; f_68 < 4; ++f_68) { /* map 68, map 69, map 70: S */
+                                const index_t i_68 = f_68/2;
+                                const index_t i_69 = f_68%2;
+                                const index_t i_70 = 0;
                                 float p_sum4_0;
                                 p_sum4_0 = 0.0f;
-                                for (int r_part = 0; r_part < (c_kh/c_wth)*(c_td/c_icd); ++r_part) { /* reduce */
+                                for (index_t r_part = 0; r_part < (c_kh/c_wth)*(c_td/c_icd); ++r_part) { /* reduce */
                                     p_sum4_0 = (p_sum4_0 + l_partial_sum[f_68 + i_51*96 + i_52*48 + i_53*12 + r_part*4]);
                                 }
                                 g_convolution[i_28*4 + i_29*384 + i_30*32 + i_51*2 + i_52*192 + i_53*8 + i_68 + i_69*96 + i_70*8] = p_sum4_0;

@@ -13,6 +13,13 @@
  *   1  k_convolution  8 x 1 x 6 work-items in 1 x 1 x 6 groups of 8 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 4, c_H = 6, c_W = 8, c_M = 8, c_kh = 3, c_kw = 3
 };
@@ -40,13 +47,13 @@ __kernel void k_convolution(
     __global half *restrict g_convolution)
 {
     { /* map row: G2, 6 iterations, one each */
-        const int i_row = get_global_id(2);
+        const index_t i_row = get_global_id(2);
         { /* map column: G0, 8 iterations, one each */
-            const int i_column = get_global_id(0);
-            for (int i_filter = 0; i_filter < c_M; ++i_filter) { /* map filter: S */
+            const index_t i_column = get_global_id(0);
+            for (index_t i_filter = 0; i_filter < c_M; ++i_filter) { /* map filter: S */
                 float p_sum;
                 p_sum = 0.0f;
-                for (int r_product = 0; r_product < c_C*c_kh*c_kw; ++r_product) { /* reduce */
+                for (index_t r_product = 0; r_product < c_C*c_kh*c_kw; ++r_product) { /* reduce */
                     const int inside_1 = (i_row + (r_product/12) - 1 >= 0) & (i_row + (r_product/12) - 1 < 6) & (i_column + (((r_product/4))%3) - 1 >= 0) & (i_column + (((r_product/4))%3) - 1 < 8);
                     const float loaded_1 = vload_half((inside_1 ? i_column + i_row*8 + (((r_product/4))%3) + (r_product%4)*48 + (r_product/12)*8 - 9 : 0), g_image);
                     p_sum = fma((inside_1 ? loaded_1 : 0.0f), vload_half(i_filter*36 + (r_product%4)*9 + (r_product/4), g_weights), p_sum);

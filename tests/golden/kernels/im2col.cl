@@ -15,6 +15,13 @@
  *   3  k_convolution  8 x 2 x 1 work-items in 2 x 2 x 1 groups of 4 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 36, c_H = 1, c_W = 12, c_M = 8, c_kh = 1, c_kw = 1
 };
@@ -40,13 +47,13 @@ __kernel void k_packed(
     __global const float *restrict g_weights,
     __global float *restrict g_packed)
 {
-    if ((int)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
-        const int f_pack_group = get_global_id(0);
-        const int i_pack_group = 0;
-        const int i_pack_block = f_pack_group/144;
-        const int i_pack_channel = (f_pack_group/4)%36;
-        const int i_pack_tap = 0;
-        const int i_pack_filter = f_pack_group%4;
+    if ((index_t)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
+        const index_t f_pack_group = get_global_id(0);
+        const index_t i_pack_group = 0;
+        const index_t i_pack_block = f_pack_group/144;
+        const index_t i_pack_channel = (f_pack_group/4)%36;
+        const index_t i_pack_tap = 0;
+        const index_t i_pack_filter = f_pack_group%4;
         g_packed[f_pack_group] = g_weights[i_pack_block*144 + i_pack_filter*36 + i_pack_group*288 + ((((i_pack_channel + i_pack_tap)%9))/3)*3 + ((i_pack_channel + i_pack_tap)%3) + ((i_pack_channel + i_pack_tap)/9)*9];
     }
 }
@@ -68,13 +75,13 @@ __kernel void k_columns(
     __global const float *restrict g_image,
     __global float *restrict g_columns)
 {
-    if ((int)get_global_id(0) < 432) { /* map column_group, map column_image, map column_channel, map column_row, map column_pixel: G0, of 512 */
-        const int f_column_group = get_global_id(0);
-        const int i_column_group = 0;
-        const int i_column_image = 0;
-        const int i_column_channel = f_column_group/12;
-        const int i_column_row = 0;
-        const int i_column_pixel = f_column_group%12;
+    if ((index_t)get_global_id(0) < 432) { /* map column_group, map column_image, map column_channel, map column_row, map column_pixel: G0, of 512 */
+        const index_t f_column_group = get_global_id(0);
+        const index_t i_column_group = 0;
+        const index_t i_column_image = 0;
+        const index_t i_column_channel = f_column_group/12;
+        const index_t i_column_row = 0;
+        const index_t i_column_pixel = f_column_group%12;
         const int inside_1 = (i_column_row*6 + (((i_column_channel%9))/3) + (i_column_pixel/4)*2 - 1 >= 0) & ((i_column_channel%3) + (i_column_pixel%4)*2 - 1 >= 0);
         const float loaded_1 = g_image[(inside_1 ? i_column_group*192 + i_column_row*48 + (((i_column_channel%9))/3)*8 + (i_column_channel%3) + (i_column_channel/9)*48 + (i_column_pixel%4)*2 + (i_column_pixel/4)*16 - 9 : 0)];
         g_columns[f_column_group] = (inside_1 ? loaded_1 : 0.0f);
@@ -151,63 +158,63 @@ __kernel void k_convolution(
     __local float l_packed[48] __attribute__((aligned(8)));
     __local float l_columns[72];
     { /* map group, map block: W1, 2 iterations, one each */
-        const int f_group = get_group_id(1);
-        const int i_group = 0;
-        const int i_block = f_group;
+        const index_t f_group = get_group_id(1);
+        const index_t i_group = 0;
+        const index_t i_block = f_group;
         { /* map image, map tile_y, map tile_x: W0, 2 iterations, one each */
-            const int f_image = get_group_id(0);
-            const int i_image = 0;
-            const int i_tile_y = 0;
-            const int i_tile_x = f_image;
+            const index_t f_image = get_group_id(0);
+            const index_t i_image = 0;
+            const index_t i_tile_y = 0;
+            const index_t i_tile_x = f_image;
             float p_sum[6];
             { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 4 iterations, one each */
-                const int f_zero_mo = get_local_id(0);
-                const int i_zero_mo = 0;
-                const int i_zero_y = 0;
-                const int i_zero_x = f_zero_mo/2;
-                const int i_zero_mi = f_zero_mo%2;
-                for (int f_zero_r = 0; f_zero_r < 3; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m: S */
-                    const int i_zero_r = 0;
-                    const int i_zero_p = f_zero_r;
-                    const int i_zero_m = 0;
+                const index_t f_zero_mo = get_local_id(0);
+                const index_t i_zero_mo = 0;
+                const index_t i_zero_y = 0;
+                const index_t i_zero_x = f_zero_mo/2;
+                const index_t i_zero_mi = f_zero_mo%2;
+                for (index_t f_zero_r = 0; f_zero_r < 3; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m: S */
+                    const index_t i_zero_r = 0;
+                    const index_t i_zero_p = f_zero_r;
+                    const index_t i_zero_m = 0;
                     vstore2((float2)(0.0f), 0, p_sum + (f_zero_r*2));
                 }
             }
-            for (int r_chunk = 0; r_chunk < (36/c_bc); ++r_chunk) { /* reduce */
+            for (index_t r_chunk = 0; r_chunk < (36/c_bc); ++r_chunk) { /* reduce */
                 /* barrier: the iteration before still uses l_columns, written below */
                 /* barrier: the iteration before still uses l_packed, written below */
                 barrier(CLK_LOCAL_MEM_FENCE);
-                for (int i_image_c = 0; i_image_c < c_bc; ++i_image_c) { /* map image_c: S */
-                    for (int n_f_image_y = 0; n_f_image_y < 1; ++n_f_image_y) { /* map image_y, map image_x: L0 */
-                        const int f_image_y = get_local_id(0) + n_f_image_y*4;
-                        const int i_image_y = 0;
-                        const int i_image_x = f_image_y;
+                for (index_t i_image_c = 0; i_image_c < c_bc; ++i_image_c) { /* map image_c: S */
+                    for (index_t n_f_image_y = 0; n_f_image_y < 1; ++n_f_image_y) { /* map image_y, map image_x: L0 */
+                        const index_t f_image_y = get_local_id(0) + n_f_image_y*4;
+                        const index_t i_image_y = 0;
+                        const index_t i_image_x = f_image_y;
                         l_columns[f_image_y + i_image_c*6] = g_columns[f_image*6 + f_image_y + i_image_c*12 + r_chunk*144];
                     }
-                    if ((int)get_local_id(0) + 4 < 6) { /* map image_y, map image_x: L0 */
-                        const int f_image_y = (int)get_local_id(0) + 4;
-                        const int i_image_y = 0;
-                        const int i_image_x = f_image_y;
+                    if ((index_t)get_local_id(0) + 4 < 6) { /* map image_y, map image_x: L0 */
+                        const index_t f_image_y = (index_t)get_local_id(0) + 4;
+                        const index_t i_image_y = 0;
+                        const index_t i_image_x = f_image_y;
                         l_columns[f_image_y + i_image_c*6] = g_columns[f_image*6 + f_image_y + i_image_c*12 + r_chunk*144];
                     }
                 }
-                for (int n_f_weight_c = 0; n_f_weight_c < 6; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m: L0 */
-                    const int f_weight_c = get_local_id(0) + n_f_weight_c*4;
-                    const int i_weight_c = f_weight_c/2;
-                    const int i_weight_tap = 0;
-                    const int i_weight_m = f_weight_c%2;
+                for (index_t n_f_weight_c = 0; n_f_weight_c < 6; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m: L0 */
+                    const index_t f_weight_c = get_local_id(0) + n_f_weight_c*4;
+                    const index_t i_weight_c = f_weight_c/2;
+                    const index_t i_weight_tap = 0;
+                    const index_t i_weight_m = f_weight_c%2;
                     ((__local float2 *)l_packed)[f_weight_c] = ((__global const float2 *)g_packed)[f_group*72 + f_weight_c + r_chunk*24];
                 }
                 /* barrier: l_columns is written above and read below by other work-items */
                 /* barrier: l_packed is written above and read below by other work-items */
                 barrier(CLK_LOCAL_MEM_FENCE);
                 { /* map item_mo, map item_y, map item_x, map item_mi: L0, 4 iterations, one each */
-                    const int f_item_mo = get_local_id(0);
-                    const int i_item_mo = 0;
-                    const int i_item_y = 0;
-                    const int i_item_x = f_item_mo/2;
-                    const int i_item_mi = f_item_mo%2;
-                    for (int r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
+                    const index_t f_item_mo = get_local_id(0);
+                    const index_t i_item_mo = 0;
+                    const index_t i_item_y = 0;
+                    const index_t i_item_x = f_item_mo/2;
+                    const index_t i_item_mi = f_item_mo%2;
+                    for (index_t r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
                         float p_columns_0_0, p_columns_0_1, p_columns_0_2;
                         p_columns_0_0 = l_columns[i_item_x*3 + i_item_y*6 + r_channel*6];
                         p_columns_0_1 = l_columns[i_item_x*3 + i_item_y*6 + r_channel*6 + 1];
@@ -221,16 +228,16 @@ __kernel void k_convolution(
                 }
             }
             { /* map out_mo, map out_y, map out_x, map out_mi: L0, 4 iterations, one each */
-                const int f_out_mo = get_local_id(0);
-                const int i_out_mo = 0;
-                const int i_out_y = 0;
-                const int i_out_x = f_out_mo/2;
-                const int i_out_mi = f_out_mo%2;
-                for (int f_out_m = 0; f_out_m < 6; ++f_out_m) { /* map out_m, map out_v, map out_r, map out_p: S */
-                    const int i_out_m = 0;
-                    const int i_out_v = f_out_m/3;
-                    const int i_out_r = 0;
-                    const int i_out_p = f_out_m%3;
+                const index_t f_out_mo = get_local_id(0);
+                const index_t i_out_mo = 0;
+                const index_t i_out_y = 0;
+                const index_t i_out_x = f_out_mo/2;
+                const index_t i_out_mi = f_out_mo%2;
+                for (index_t f_out_m = 0; f_out_m < 6; ++f_out_m) { /* map out_m, map out_v, map out_r, map out_p: S */
+                    const index_t i_out_m = 0;
+                    const index_t i_out_v = f_out_m/3;
+                    const index_t i_out_r = 0;
+                    const index_t i_out_p = f_out_m%3;
                     g_convolution[i_block*48 + i_group*96 + i_image*96 + i_out_m*24 + i_out_mi*24 + i_out_mo*48 + i_out_p + i_out_r*12 + i_out_v*12 + i_out_x*3 + i_out_y*12 + i_tile_x*6 + i_tile_y*12] = p_sum[i_out_m*2 + i_out_p*2 + i_out_r*6 + i_out_v + i_out_y*6];
                 }
             }

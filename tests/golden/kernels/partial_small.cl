@@ -17,6 +17,13 @@
  *   4  k_cropped  12 x 12 x 1 work-items in 3 x 3 x 1 groups of 4 x 4 x 1
  */
 
+/* An index is as wide as an address of a processor, so that no load has to extend it. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 8, c_H = 12, c_W = 12, c_M = 8, c_kh = 3, c_kw = 3
 };
@@ -41,10 +48,10 @@ __kernel void k_padded(
     __global float *restrict g_padded)
 {
     { /* map pad_row: G1, 14 iterations, one each */
-        const int i_pad_row = get_global_id(1);
+        const index_t i_pad_row = get_global_id(1);
         { /* map pad_column: G0, 14 iterations, one each */
-            const int i_pad_column = get_global_id(0);
-            for (int i_pad_channel = 0; i_pad_channel < c_C; ++i_pad_channel) { /* map pad_channel: S */
+            const index_t i_pad_column = get_global_id(0);
+            for (index_t i_pad_channel = 0; i_pad_channel < c_C; ++i_pad_channel) { /* map pad_channel: S */
                 const int inside_1 = (i_pad_row - 1 >= 0) & (i_pad_row - 1 < 12) & (i_pad_column - 1 >= 0) & (i_pad_column - 1 < 12);
                 const float loaded_1 = g_image[(inside_1 ? i_pad_column*8 + i_pad_row*96 - 104 : 0) + i_pad_channel];
                 g_padded[i_pad_channel + i_pad_column*8 + i_pad_row*112] = (inside_1 ? loaded_1 : 0.0f);
@@ -83,15 +90,15 @@ __kernel void k_partial(
     __global float *restrict g_partial)
 {
     { /* map tile_row, map tile_column: W1, 16 iterations, one each */
-        const int f_tile_row = get_group_id(1);
-        const int i_tile_row = f_tile_row/4;
-        const int i_tile_column = f_tile_row%4;
+        const index_t f_tile_row = get_group_id(1);
+        const index_t i_tile_row = f_tile_row/4;
+        const index_t i_tile_column = f_tile_row%4;
         { /* map filter_group: W0, 2 iterations, one each */
-            const int i_filter_group = get_group_id(0);
+            const index_t i_filter_group = get_group_id(0);
             { /* map window_group: L1, 3 iterations, one each */
-                const int i_window_group = get_local_id(1);
+                const index_t i_window_group = get_local_id(1);
                 { /* map chunk: L0, 3 iterations, one each */
-                    const int i_chunk = get_local_id(0);
+                    const index_t i_chunk = get_local_id(0);
                     float p_sum_0_0, p_sum_0_1, p_sum_0_2, p_sum_0_3, p_sum_1_0, p_sum_1_1, p_sum_1_2, p_sum_1_3;
                     float p_sum_2_0, p_sum_2_1, p_sum_2_2, p_sum_2_3;
                     p_sum_0_0 = 0.0f;
@@ -106,7 +113,7 @@ __kernel void k_partial(
                     p_sum_2_1 = 0.0f;
                     p_sum_2_2 = 0.0f;
                     p_sum_2_3 = 0.0f;
-                    for (int r_vector = 0; r_vector < (c_omega/c_upsilon); ++r_vector) { /* reduce */
+                    for (index_t r_vector = 0; r_vector < (c_omega/c_upsilon); ++r_vector) { /* reduce */
                         float4 p_fetched_0, p_fetched_1, p_fetched_2;
                         p_fetched_0 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 1)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 2)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 3)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112]);
                         p_fetched_1 = (float4)(g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 1)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 2)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 8], g_padded[i_tile_column*24 + i_tile_row*336 + i_window_group*112 + ((i_chunk*4 + r_vector*4 + 3)%8) + ((r_vector + ((i_chunk + r_vector)/2))%3)*8 + ((r_vector + ((i_chunk + r_vector)/2))/3)*112 + 8]);
@@ -125,7 +132,7 @@ __kernel void k_partial(
                         p_sum_2_3 = (p_sum_2_3 + dot(p_fetched_2, ((__global const float4 *)g_weights)[i_chunk + i_filter_group*72 + r_vector*3 + 54]));
                     }
                     { /* map store: S, one iteration */
-                        const int i_store = 0;
+                        const index_t i_store = 0;
                         g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9] = p_sum_0_0;
                         g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 27] = p_sum_0_1;
                         g_partial[f_tile_row*216 + i_chunk + i_filter_group*108 + i_window_group*9 + 54] = p_sum_0_2;
@@ -167,20 +174,20 @@ __kernel void k_summed(
     __global float *restrict g_summed)
 {
     { /* map sum_row, map sum_column: W1, 16 iterations, one each */
-        const int f_sum_row = get_group_id(1);
-        const int i_sum_row = f_sum_row/4;
-        const int i_sum_column = f_sum_row%4;
+        const index_t f_sum_row = get_group_id(1);
+        const index_t i_sum_row = f_sum_row/4;
+        const index_t i_sum_column = f_sum_row%4;
         { /* map sum_group: W0, 2 iterations, one each */
-            const int i_sum_group = get_group_id(0);
+            const index_t i_sum_group = get_group_id(0);
             { /* map sum_filter: L0, 4 iterations, one each */
-                const int i_sum_filter = get_local_id(0);
+                const index_t i_sum_filter = get_local_id(0);
                 { /* map sum_window_group, map sum_window: L1, 9 iterations, one each */
-                    const int f_sum_window_group = get_local_id(1);
-                    const int i_sum_window_group = f_sum_window_group/3;
-                    const int i_sum_window = f_sum_window_group%3;
+                    const index_t f_sum_window_group = get_local_id(1);
+                    const index_t i_sum_window_group = f_sum_window_group/3;
+                    const index_t i_sum_window = f_sum_window_group%3;
                     float p_sum;
                     p_sum = 0.0f;
-                    for (int r_chunk = 0; r_chunk < ((c_C*c_kh*c_kw)/c_omega); ++r_chunk) { /* reduce */
+                    for (index_t r_chunk = 0; r_chunk < ((c_C*c_kh*c_kw)/c_omega); ++r_chunk) { /* reduce */
                         p_sum = (p_sum + g_partial[f_sum_row*216 + f_sum_window_group*3 + i_sum_filter*27 + i_sum_group*108 + r_chunk]);
                     }
                     g_summed[i_sum_column*24 + i_sum_filter + i_sum_group*4 + i_sum_row*288 + i_sum_window*8 + i_sum_window_group*96] = p_sum;
@@ -206,10 +213,10 @@ __kernel void k_cropped(
     __global float *restrict g_cropped)
 {
     { /* map crop_row: G1, 12 iterations, one each */
-        const int i_crop_row = get_global_id(1);
+        const index_t i_crop_row = get_global_id(1);
         { /* map crop_column: G0, 12 iterations, one each */
-            const int i_crop_column = get_global_id(0);
-            for (int i_crop_filter = 0; i_crop_filter < c_M; ++i_crop_filter) { /* map crop_filter: S */
+            const index_t i_crop_column = get_global_id(0);
+            for (index_t i_crop_filter = 0; i_crop_filter < c_M; ++i_crop_filter) { /* map crop_filter: S */
                 g_cropped[i_crop_column*8 + i_crop_filter + i_crop_row*96] = g_summed[i_crop_column*8 + i_crop_filter + i_crop_row*96];
             }
         }

@@ -7,6 +7,13 @@
  *   1  k_out  24 x 1 x 1 work-items in 6 x 1 x 1 groups of 4 x 1 x 1
  */
 
+/* An index is as wide as an address of a processor, so that no load has to extend it. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_I = 6, c_J = 8, c_K = 12
 };
@@ -33,18 +40,18 @@ __kernel void k_out(
 {
     __local float l_buffer[96];
     { /* map A: W0, 6 iterations, one each */
-        const int i_A = get_group_id(0);
-        for (int n_i_B = 0; n_i_B < 2; ++n_i_B) { /* map B: L0 */
-            const int i_B = get_local_id(0) + n_i_B*4;
-            for (int i_C = 0; i_C < c_K; ++i_C) { /* map C: S */
+        const index_t i_A = get_group_id(0);
+        for (index_t n_i_B = 0; n_i_B < 2; ++n_i_B) { /* map B: L0 */
+            const index_t i_B = get_local_id(0) + n_i_B*4;
+            for (index_t i_C = 0; i_C < c_K; ++i_C) { /* map C: S */
                 l_buffer[i_B*12 + i_C] = (g_x[i_A*96 + i_B*12 + i_C] * 2.0f);
             }
         }
         /* barrier: l_buffer is written above and read below by other work-items */
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int n_i_D = 0; n_i_D < 3; ++n_i_D) { /* map D: L0 */
-            const int i_D = get_local_id(0) + n_i_D*4;
-            for (int i_E = 0; i_E < c_J; ++i_E) { /* map E: S */
+        for (index_t n_i_D = 0; n_i_D < 3; ++n_i_D) { /* map D: L0 */
+            const index_t i_D = get_local_id(0) + n_i_D*4;
+            for (index_t i_E = 0; i_E < c_J; ++i_E) { /* map E: S */
                 g_out[i_A*96 + i_D*8 + i_E] = (l_buffer[i_D + i_E*12] + 1.0f);
             }
         }

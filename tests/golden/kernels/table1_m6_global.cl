@@ -8,6 +8,13 @@
  *   1  k_out  24 x 1 x 1 work-items in 6 x 1 x 1 groups of 4 x 1 x 1
  */
 
+/* An index is as wide as an address of a processor, so that no load has to extend it. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_I = 6, c_J = 8, c_K = 12
 };
@@ -31,16 +38,16 @@ __kernel void k_out(
     __global float *restrict g_out)
 {
     { /* map A: W0, 6 iterations, one each */
-        const int i_A = get_group_id(0);
-        for (int n_i_B = 0; n_i_B < 2; ++n_i_B) { /* map B: L0 */
-            const int i_B = get_local_id(0) + n_i_B*4;
-            for (int i_C = 0; i_C < 3; ++i_C) { /* map C: V4 */
+        const index_t i_A = get_group_id(0);
+        for (index_t n_i_B = 0; n_i_B < 2; ++n_i_B) { /* map B: L0 */
+            const index_t i_B = get_local_id(0) + n_i_B*4;
+            for (index_t i_C = 0; i_C < 3; ++i_C) { /* map C: V4 */
                 ((__global float4 *)g_buffer)[i_A*24 + i_B*3 + i_C] = (((__global const float4 *)g_x)[i_A*24 + i_B*3 + i_C] * (float4)(2.0f));
             }
         }
-        for (int i_D = 0; i_D < c_K; ++i_D) { /* map D: S */
-            for (int n_i_E = 0; n_i_E < 2; ++n_i_E) { /* map E: L0 */
-                const int i_E = get_local_id(0) + n_i_E*4;
+        for (index_t i_D = 0; i_D < c_K; ++i_D) { /* map D: S */
+            for (index_t n_i_E = 0; n_i_E < 2; ++n_i_E) { /* map E: L0 */
+                const index_t i_E = get_local_id(0) + n_i_E*4;
                 g_out[i_A*96 + i_D*8 + i_E] = (g_buffer[i_A*96 + i_D + i_E*12] + 1.0f);
             }
         }

@@ -13,6 +13,13 @@
  *   2  k_convolution  8 x 1 x 1 work-items in 4 x 1 x 1 groups of 2 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 4, c_H = 6, c_W = 8, c_M = 8, c_kh = 3, c_kw = 3
 };
@@ -38,13 +45,13 @@ __kernel void k_packed(
     __global const half *restrict g_weights,
     __global half *restrict g_packed)
 {
-    if ((int)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
-        const int f_pack_group = get_global_id(0);
-        const int i_pack_group = 0;
-        const int i_pack_block = 0;
-        const int i_pack_channel = f_pack_group/72;
-        const int i_pack_tap = (f_pack_group/8)%9;
-        const int i_pack_filter = f_pack_group%8;
+    if ((index_t)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
+        const index_t f_pack_group = get_global_id(0);
+        const index_t i_pack_group = 0;
+        const index_t i_pack_block = 0;
+        const index_t i_pack_channel = f_pack_group/72;
+        const index_t i_pack_tap = (f_pack_group/8)%9;
+        const index_t i_pack_filter = f_pack_group%8;
         vstore_half_rte(vload_half(i_pack_block*288 + i_pack_channel + i_pack_filter*36 + i_pack_group*288 + i_pack_tap*4, g_weights), f_pack_group, g_packed);
     }
 }
@@ -119,57 +126,57 @@ __kernel void k_convolution(
     __local ushort bits_l_packed[288] __attribute__((aligned(8)));
     __local half *const l_packed = (__local half *)bits_l_packed;
     { /* map group, map block: W1, one iteration */
-        const int i_group = 0;
-        const int i_block = 0;
+        const index_t i_group = 0;
+        const index_t i_block = 0;
         { /* map image, map tile_y, map tile_x: W0, 4 iterations, one each */
-            const int f_image = get_group_id(0);
-            const int i_image = 0;
-            const int i_tile_y = 0;
-            const int i_tile_x = f_image;
+            const index_t f_image = get_group_id(0);
+            const index_t i_image = 0;
+            const index_t i_tile_y = 0;
+            const index_t i_tile_x = f_image;
             float p_sum[48];
             { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 2 iterations, one each */
-                const int f_zero_mo = get_local_id(0);
-                const int i_zero_mo = f_zero_mo;
-                const int i_zero_y = 0;
-                const int i_zero_x = 0;
-                const int i_zero_mi = 0;
-                for (int f_zero_r = 0; f_zero_r < 12; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m: S */
-                    const int i_zero_r = f_zero_r/2;
-                    const int i_zero_p = f_zero_r%2;
-                    const int i_zero_m = 0;
+                const index_t f_zero_mo = get_local_id(0);
+                const index_t i_zero_mo = f_zero_mo;
+                const index_t i_zero_y = 0;
+                const index_t i_zero_x = 0;
+                const index_t i_zero_mi = 0;
+                for (index_t f_zero_r = 0; f_zero_r < 12; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m: S */
+                    const index_t i_zero_r = f_zero_r/2;
+                    const index_t i_zero_p = f_zero_r%2;
+                    const index_t i_zero_m = 0;
                     vstore4((float4)(0.0f), 0, p_sum + (f_zero_r*4));
                 }
             }
-            for (int n_f_image_c = 0; n_f_image_c < 64; ++n_f_image_c) { /* map image_c, map image_y, map image_x: L0 */
-                const int f_image_c = get_local_id(0) + n_f_image_c*2;
-                const int i_image_c = f_image_c/32;
-                const int i_image_y = (f_image_c/4)%8;
-                const int i_image_x = f_image_c%4;
+            for (index_t n_f_image_c = 0; n_f_image_c < 64; ++n_f_image_c) { /* map image_c, map image_y, map image_x: L0 */
+                const index_t f_image_c = get_local_id(0) + n_f_image_c*2;
+                const index_t i_image_c = f_image_c/32;
+                const index_t i_image_y = (f_image_c/4)%8;
+                const index_t i_image_x = f_image_c%4;
                 const int inside_1 = (i_image_y + i_tile_y*6 - 1 >= 0) & (i_image_y + i_tile_y*6 - 1 < 6) & (i_image_x + i_tile_x*2 - 1 >= 0) & (i_image_x + i_tile_x*2 - 1 < 8);
                 const float loaded_1 = vload_half((inside_1 ? i_image_x*4 + i_image_y*32 + i_tile_x*8 + i_tile_y*192 - 36 : 0) + i_group*4 + i_image_c, g_image);
                 vstore_half_rte((inside_1 ? loaded_1 : 0.0f), f_image_c, l_image);
             }
-            for (int n_f_weight_c = 0; n_f_weight_c < 36; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m: L0 */
-                const int f_weight_c = get_local_id(0) + n_f_weight_c*2;
-                const int i_weight_c = f_weight_c/18;
-                const int i_weight_tap = (f_weight_c/2)%9;
-                const int i_weight_m = f_weight_c%2;
+            for (index_t n_f_weight_c = 0; n_f_weight_c < 36; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m: L0 */
+                const index_t f_weight_c = get_local_id(0) + n_f_weight_c*2;
+                const index_t i_weight_c = f_weight_c/18;
+                const index_t i_weight_tap = (f_weight_c/2)%9;
+                const index_t i_weight_m = f_weight_c%2;
                 vstorea_half4_rte(vloada_half4(f_weight_c, g_packed), f_weight_c, l_packed);
             }
             /* barrier: l_image is written above and read below by other work-items */
             /* barrier: l_packed is written above and read below by other work-items */
             barrier(CLK_LOCAL_MEM_FENCE);
             { /* map item_mo, map item_y, map item_x, map item_mi: L0, 2 iterations, one each */
-                const int f_item_mo = get_local_id(0);
-                const int i_item_mo = f_item_mo;
-                const int i_item_y = 0;
-                const int i_item_x = 0;
-                const int i_item_mi = 0;
-                for (int r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
+                const index_t f_item_mo = get_local_id(0);
+                const index_t i_item_mo = f_item_mo;
+                const index_t i_item_y = 0;
+                const index_t i_item_x = 0;
+                const index_t i_item_mi = 0;
+                for (index_t r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
                     float p_image[32];
-                    for (int f_patch_y = 0; f_patch_y < 8; ++f_patch_y) { /* map patch_y, map patch_x: S */
-                        const int i_patch_y = f_patch_y;
-                        const int i_patch_x = 0;
+                    for (index_t f_patch_y = 0; f_patch_y < 8; ++f_patch_y) { /* map patch_y, map patch_x: S */
+                        const index_t i_patch_y = f_patch_y;
+                        const index_t i_patch_x = 0;
                         vstore4(vloada_half4(f_patch_y + r_channel*8, l_image), 0, p_image + (f_patch_y*4));
                     }
                     float4 p_packed_0_0, p_packed_1_0, p_packed_2_0, p_packed_3_0, p_packed_4_0, p_packed_5_0, p_packed_6_0, p_packed_7_0;
@@ -183,64 +190,64 @@ __kernel void k_convolution(
                     p_packed_6_0 = vloada_half4(f_item_mo + r_channel*18 + 12, l_packed);
                     p_packed_7_0 = vloada_half4(f_item_mo + r_channel*18 + 14, l_packed);
                     p_packed_8_0 = vloada_half4(f_item_mo + r_channel*18 + 16, l_packed);
-                    for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
-                        const int i_r = f_r/2;
-                        const int i_p = f_r%2;
+                    for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = f_r/2;
+                        const index_t i_p = f_r%2;
                         vstore4(fma(p_packed_0_0, (float4)(p_image[i_p + i_r*4]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
-                    for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
-                        const int i_r = f_r/2;
-                        const int i_p = f_r%2;
+                    for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = f_r/2;
+                        const index_t i_p = f_r%2;
                         vstore4(fma(p_packed_1_0, (float4)(p_image[i_p + i_r*4 + 1]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
-                    for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
-                        const int i_r = f_r/2;
-                        const int i_p = f_r%2;
+                    for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = f_r/2;
+                        const index_t i_p = f_r%2;
                         vstore4(fma(p_packed_2_0, (float4)(p_image[i_p + i_r*4 + 2]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
-                    for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
-                        const int i_r = f_r/2;
-                        const int i_p = f_r%2;
+                    for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = f_r/2;
+                        const index_t i_p = f_r%2;
                         vstore4(fma(p_packed_3_0, (float4)(p_image[i_p + i_r*4 + 4]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
-                    for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
-                        const int i_r = f_r/2;
-                        const int i_p = f_r%2;
+                    for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = f_r/2;
+                        const index_t i_p = f_r%2;
                         vstore4(fma(p_packed_4_0, (float4)(p_image[i_p + i_r*4 + 5]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
-                    for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
-                        const int i_r = f_r/2;
-                        const int i_p = f_r%2;
+                    for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = f_r/2;
+                        const index_t i_p = f_r%2;
                         vstore4(fma(p_packed_5_0, (float4)(p_image[i_p + i_r*4 + 6]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
-                    for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
-                        const int i_r = f_r/2;
-                        const int i_p = f_r%2;
+                    for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = f_r/2;
+                        const index_t i_p = f_r%2;
                         vstore4(fma(p_packed_6_0, (float4)(p_image[i_p + i_r*4 + 8]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
-                    for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
-                        const int i_r = f_r/2;
-                        const int i_p = f_r%2;
+                    for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = f_r/2;
+                        const index_t i_p = f_r%2;
                         vstore4(fma(p_packed_7_0, (float4)(p_image[i_p + i_r*4 + 9]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
-                    for (int f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
-                        const int i_r = f_r/2;
-                        const int i_p = f_r%2;
+                    for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = f_r/2;
+                        const index_t i_p = f_r%2;
                         vstore4(fma(p_packed_8_0, (float4)(p_image[i_p + i_r*4 + 10]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
                     }
                 }
             }
             { /* map out_mo, map out_y, map out_x, map out_mi: L0, 2 iterations, one each */
-                const int f_out_mo = get_local_id(0);
-                const int i_out_mo = f_out_mo;
-                const int i_out_y = 0;
-                const int i_out_x = 0;
-                const int i_out_mi = 0;
-                for (int f_out_r = 0; f_out_r < 48; ++f_out_r) { /* map out_r, map out_p, map out_m, map out_v: S */
-                    const int i_out_r = f_out_r/8;
-                    const int i_out_p = (f_out_r/4)%2;
-                    const int i_out_m = 0;
-                    const int i_out_v = f_out_r%4;
+                const index_t f_out_mo = get_local_id(0);
+                const index_t i_out_mo = f_out_mo;
+                const index_t i_out_y = 0;
+                const index_t i_out_x = 0;
+                const index_t i_out_mi = 0;
+                for (index_t f_out_r = 0; f_out_r < 48; ++f_out_r) { /* map out_r, map out_p, map out_m, map out_v: S */
+                    const index_t i_out_r = f_out_r/8;
+                    const index_t i_out_p = (f_out_r/4)%2;
+                    const index_t i_out_m = 0;
+                    const index_t i_out_v = f_out_r%4;
                     vstore_half_rte(p_sum[f_out_r], i_block*8 + i_group*8 + i_image*384 + i_out_m*4 + i_out_mi*4 + i_out_mo*4 + i_out_p*8 + i_out_r*64 + i_out_v + i_out_x*16 + i_out_y*384 + i_tile_x*16 + i_tile_y*384, g_convolution);
                 }
             }

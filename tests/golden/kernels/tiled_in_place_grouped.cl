@@ -11,6 +11,13 @@
  *   1  k_convolution  128 x 4 x 1 work-items in 16 x 4 x 1 groups of 8 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_G = 2, c_C = 2, c_H = 6, c_W = 8, c_M = 4, c_kh = 3, c_kw = 3
 };
@@ -87,63 +94,63 @@ __kernel void k_convolution(
     __local float l_image[48];
     __local float l_weights[36];
     { /* map group, map block: W1, 4 iterations, one each */
-        const int f_group = get_group_id(1);
-        const int i_group = f_group/2;
-        const int i_block = f_group%2;
+        const index_t f_group = get_group_id(1);
+        const index_t i_group = f_group/2;
+        const index_t i_block = f_group%2;
         { /* map image, map tile_y, map tile_x: W0, 16 iterations, one each */
-            const int f_image = get_group_id(0);
-            const int i_image = 0;
-            const int i_tile_y = f_image/8;
-            const int i_tile_x = f_image%8;
+            const index_t f_image = get_group_id(0);
+            const index_t i_image = 0;
+            const index_t i_tile_y = f_image/8;
+            const index_t i_tile_x = f_image%8;
             float p_sum[1];
             { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 8 iterations, one each */
-                const int f_zero_mo = get_local_id(0);
-                const int i_zero_mo = f_zero_mo/4;
-                const int i_zero_y = f_zero_mo%4;
-                const int i_zero_x = 0;
-                const int i_zero_mi = 0;
+                const index_t f_zero_mo = get_local_id(0);
+                const index_t i_zero_mo = f_zero_mo/4;
+                const index_t i_zero_y = f_zero_mo%4;
+                const index_t i_zero_x = 0;
+                const index_t i_zero_mi = 0;
                 p_sum[0] = 0.0f;
             }
-            for (int i_image_c = 0; i_image_c < c_bc; ++i_image_c) { /* map image_c: S */
-                for (int n_f_image_y = 0; n_f_image_y < 3; ++n_f_image_y) { /* map image_y, map image_x: L0 */
-                    const int f_image_y = get_local_id(0) + n_f_image_y*8;
-                    const int i_image_y = f_image_y/4;
-                    const int i_image_x = f_image_y%4;
+            for (index_t i_image_c = 0; i_image_c < c_bc; ++i_image_c) { /* map image_c: S */
+                for (index_t n_f_image_y = 0; n_f_image_y < 3; ++n_f_image_y) { /* map image_y, map image_x: L0 */
+                    const index_t f_image_y = get_local_id(0) + n_f_image_y*8;
+                    const index_t i_image_y = f_image_y/4;
+                    const index_t i_image_x = f_image_y%4;
                     const int inside_1 = (i_image_y + i_tile_y*4 - 1 >= 0) & (i_image_y + i_tile_y*4 - 1 < 6) & (i_image_x + i_tile_x - 1 >= 0) & (i_image_x + i_tile_x - 1 < 8);
                     const float loaded_1 = g_image[(inside_1 ? i_image_x*4 + i_image_y*32 + i_tile_x*4 + i_tile_y*128 - 36 : 0) + i_group*2 + i_image_c];
                     l_image[f_image_y + i_image_c*24] = (inside_1 ? loaded_1 : 0.0f);
                 }
             }
-            for (int n_f_weight_c = 0; n_f_weight_c < 4; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
-                const int f_weight_c = get_local_id(0) + n_f_weight_c*8;
-                const int i_weight_c = f_weight_c/18;
-                const int i_weight_tap = (f_weight_c/2)%9;
-                const int i_weight_m = f_weight_c%2;
-                const int i_weight_v = 0;
+            for (index_t n_f_weight_c = 0; n_f_weight_c < 4; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+                const index_t f_weight_c = get_local_id(0) + n_f_weight_c*8;
+                const index_t i_weight_c = f_weight_c/18;
+                const index_t i_weight_tap = (f_weight_c/2)%9;
+                const index_t i_weight_m = f_weight_c%2;
+                const index_t i_weight_v = 0;
                 l_weights[f_weight_c] = g_weights[i_block*36 + i_group*72 + i_weight_c + i_weight_m*18 + i_weight_tap*2 + i_weight_v*18];
             }
-            if ((int)get_local_id(0) + 32 < 36) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
-                const int f_weight_c = (int)get_local_id(0) + 32;
-                const int i_weight_c = f_weight_c/18;
-                const int i_weight_tap = (f_weight_c/2)%9;
-                const int i_weight_m = f_weight_c%2;
-                const int i_weight_v = 0;
+            if ((index_t)get_local_id(0) + 32 < 36) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+                const index_t f_weight_c = (index_t)get_local_id(0) + 32;
+                const index_t i_weight_c = f_weight_c/18;
+                const index_t i_weight_tap = (f_weight_c/2)%9;
+                const index_t i_weight_m = f_weight_c%2;
+                const index_t i_weight_v = 0;
                 l_weights[f_weight_c] = g_weights[i_block*36 + i_group*72 + i_weight_c + i_weight_m*18 + i_weight_tap*2 + i_weight_v*18];
             }
             /* barrier: l_image is written above and read below by other work-items */
             /* barrier: l_weights is written above and read below by other work-items */
             barrier(CLK_LOCAL_MEM_FENCE);
             { /* map item_mo, map item_y, map item_x, map item_mi: L0, 8 iterations, one each */
-                const int f_item_mo = get_local_id(0);
-                const int i_item_mo = f_item_mo/4;
-                const int i_item_y = f_item_mo%4;
-                const int i_item_x = 0;
-                const int i_item_mi = 0;
-                for (int r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
+                const index_t f_item_mo = get_local_id(0);
+                const index_t i_item_mo = f_item_mo/4;
+                const index_t i_item_y = f_item_mo%4;
+                const index_t i_item_x = 0;
+                const index_t i_item_mi = 0;
+                for (index_t r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
                     float p_image[12];
-                    for (int f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
-                        const int i_patch_y = f_patch_y/2;
-                        const int i_patch_x = f_patch_y%2;
+                    for (index_t f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
+                        const index_t i_patch_y = f_patch_y/2;
+                        const index_t i_patch_x = f_patch_y%2;
                         vstore2(vload2(0, l_image + (i_item_x + i_item_y*4 + i_patch_x*2 + i_patch_y*4 + r_channel*24)), 0, p_image + (f_patch_y*2));
                     }
                     float p_weights_0_0_0, p_weights_1_0_0, p_weights_2_0_0, p_weights_3_0_0, p_weights_4_0_0, p_weights_5_0_0, p_weights_6_0_0, p_weights_7_0_0;
@@ -169,11 +176,11 @@ __kernel void k_convolution(
                 }
             }
             { /* map out_mo, map out_y, map out_x, map out_mi: L0, 8 iterations, one each */
-                const int f_out_mo = get_local_id(0);
-                const int i_out_mo = f_out_mo/4;
-                const int i_out_y = f_out_mo%4;
-                const int i_out_x = 0;
-                const int i_out_mi = 0;
+                const index_t f_out_mo = get_local_id(0);
+                const index_t i_out_mo = f_out_mo/4;
+                const index_t i_out_y = f_out_mo%4;
+                const index_t i_out_x = 0;
+                const index_t i_out_mi = 0;
                 if (i_out_y + i_tile_y*4 < 6) {
                     g_convolution[i_block*2 + i_group*4 + i_image*384 + i_out_mi + i_out_mo + i_out_x*8 + i_out_y*64 + i_tile_x*8 + i_tile_y*256] = p_sum[0];
                 }

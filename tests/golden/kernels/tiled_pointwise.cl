@@ -12,6 +12,13 @@
  *   2  k_convolution  192 x 2 x 1 work-items in 6 x 2 x 1 groups of 32 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 4, c_H = 1, c_W = 48, c_M = 8, c_kh = 1, c_kw = 1
 };
@@ -38,12 +45,12 @@ __kernel void k_packed(
     __global float *restrict g_packed)
 {
     { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, 32 iterations, one each */
-        const int f_pack_group = get_global_id(0);
-        const int i_pack_group = 0;
-        const int i_pack_block = f_pack_group/16;
-        const int i_pack_channel = (f_pack_group/4)%4;
-        const int i_pack_tap = 0;
-        const int i_pack_filter = f_pack_group%4;
+        const index_t f_pack_group = get_global_id(0);
+        const index_t i_pack_group = 0;
+        const index_t i_pack_block = f_pack_group/16;
+        const index_t i_pack_channel = (f_pack_group/4)%4;
+        const index_t i_pack_tap = 0;
+        const index_t i_pack_filter = f_pack_group%4;
         g_packed[f_pack_group] = g_weights[i_pack_block*16 + i_pack_channel + i_pack_filter*4 + i_pack_group*32 + i_pack_tap*4];
     }
 }
@@ -116,48 +123,48 @@ __kernel void k_convolution(
     __local float l_image[32];
     __local float l_packed[16];
     { /* map group, map block: W1, 2 iterations, one each */
-        const int f_group = get_group_id(1);
-        const int i_group = 0;
-        const int i_block = f_group;
+        const index_t f_group = get_group_id(1);
+        const index_t i_group = 0;
+        const index_t i_block = f_group;
         { /* map image, map tile_y, map tile_x: W0, 6 iterations, one each */
-            const int f_image = get_group_id(0);
-            const int i_image = 0;
-            const int i_tile_y = 0;
-            const int i_tile_x = f_image;
+            const index_t f_image = get_group_id(0);
+            const index_t i_image = 0;
+            const index_t i_tile_y = 0;
+            const index_t i_tile_x = f_image;
             float p_sum[1];
             { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 32 iterations, one each */
-                const int f_zero_mo = get_local_id(0);
-                const int i_zero_mo = 0;
-                const int i_zero_y = 0;
-                const int i_zero_x = f_zero_mo/4;
-                const int i_zero_mi = f_zero_mo%4;
+                const index_t f_zero_mo = get_local_id(0);
+                const index_t i_zero_mo = 0;
+                const index_t i_zero_y = 0;
+                const index_t i_zero_x = f_zero_mo/4;
+                const index_t i_zero_mi = f_zero_mo%4;
                 p_sum[0] = 0.0f;
             }
             { /* map image_c, map image_y, map image_x: L0, 32 iterations, one each */
-                const int f_image_c = get_local_id(0);
-                const int i_image_c = f_image_c/8;
-                const int i_image_y = 0;
-                const int i_image_x = f_image_c%8;
+                const index_t f_image_c = get_local_id(0);
+                const index_t i_image_c = f_image_c/8;
+                const index_t i_image_y = 0;
+                const index_t i_image_x = f_image_c%8;
                 l_image[f_image_c] = g_image[i_group*4 + i_image_c + i_image_x*4 + i_image_y*192 + i_tile_x*32 + i_tile_y*192];
             }
-            if ((int)get_local_id(0) < 16) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0, of 32 */
-                const int f_weight_c = get_local_id(0);
-                const int i_weight_c = f_weight_c/4;
-                const int i_weight_tap = 0;
-                const int i_weight_m = f_weight_c%4;
-                const int i_weight_v = 0;
+            if ((index_t)get_local_id(0) < 16) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0, of 32 */
+                const index_t f_weight_c = get_local_id(0);
+                const index_t i_weight_c = f_weight_c/4;
+                const index_t i_weight_tap = 0;
+                const index_t i_weight_m = f_weight_c%4;
+                const index_t i_weight_v = 0;
                 l_packed[f_weight_c] = g_packed[f_group*16 + f_weight_c];
             }
             /* barrier: l_image is written above and read below by other work-items */
             /* barrier: l_packed is written above and read below by other work-items */
             barrier(CLK_LOCAL_MEM_FENCE);
             { /* map item_mo, map item_y, map item_x, map item_mi: L0, 32 iterations, one each */
-                const int f_item_mo = get_local_id(0);
-                const int i_item_mo = 0;
-                const int i_item_y = 0;
-                const int i_item_x = f_item_mo/4;
-                const int i_item_mi = f_item_mo%4;
-                for (int r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
+                const index_t f_item_mo = get_local_id(0);
+                const index_t i_item_mo = 0;
+                const index_t i_item_y = 0;
+                const index_t i_item_x = f_item_mo/4;
+                const index_t i_item_mi = f_item_mo%4;
+                for (index_t r_channel = 0; r_channel < c_bc; ++r_channel) { /* reduce */
                     float p_image_0_0;
                     p_image_0_0 = l_image[i_item_x + i_item_y*8 + r_channel*8];
                     float p_packed_0_0_0;
@@ -166,11 +173,11 @@ __kernel void k_convolution(
                 }
             }
             { /* map out_mo, map out_y, map out_x, map out_mi: L0, 32 iterations, one each */
-                const int f_out_mo = get_local_id(0);
-                const int i_out_mo = 0;
-                const int i_out_y = 0;
-                const int i_out_x = f_out_mo/4;
-                const int i_out_mi = f_out_mo%4;
+                const index_t f_out_mo = get_local_id(0);
+                const index_t i_out_mo = 0;
+                const index_t i_out_y = 0;
+                const index_t i_out_x = f_out_mo/4;
+                const index_t i_out_mi = f_out_mo%4;
                 g_convolution[i_block*4 + i_group*8 + i_image*384 + i_out_mi + i_out_mo*4 + i_out_x*8 + i_out_y*384 + i_tile_x*64 + i_tile_y*384] = p_sum[0];
             }
         }

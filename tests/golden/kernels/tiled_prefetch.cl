@@ -13,6 +13,13 @@
  *   2  k_convolution  128 x 1 x 1 work-items in 1 x 1 x 1 groups of 128 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 4, c_H = 6, c_W = 8, c_M = 8, c_kh = 3, c_kw = 3
 };
@@ -38,13 +45,13 @@ __kernel void k_packed(
     __global const float *restrict g_weights,
     __global float *restrict g_packed)
 {
-    if ((int)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
-        const int f_pack_group = get_global_id(0);
-        const int i_pack_group = 0;
-        const int i_pack_block = 0;
-        const int i_pack_channel = f_pack_group/72;
-        const int i_pack_tap = (f_pack_group/8)%9;
-        const int i_pack_filter = f_pack_group%8;
+    if ((index_t)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
+        const index_t f_pack_group = get_global_id(0);
+        const index_t i_pack_group = 0;
+        const index_t i_pack_block = 0;
+        const index_t i_pack_channel = f_pack_group/72;
+        const index_t i_pack_tap = (f_pack_group/8)%9;
+        const index_t i_pack_filter = f_pack_group%8;
         g_packed[f_pack_group] = g_weights[i_pack_block*288 + i_pack_channel + i_pack_filter*36 + i_pack_group*288 + i_pack_tap*4];
     }
 }
@@ -119,100 +126,100 @@ __kernel void k_convolution(
     __local float l_next_image[88];
     __local float l_next_packed[72];
     { /* map group, map block: W1, one iteration */
-        const int i_group = 0;
-        const int i_block = 0;
+        const index_t i_group = 0;
+        const index_t i_block = 0;
         { /* map image, map tile_y, map tile_x: W0, one iteration */
-            const int i_image = 0;
-            const int i_tile_y = 0;
-            const int i_tile_x = 0;
+            const index_t i_image = 0;
+            const index_t i_tile_y = 0;
+            const index_t i_tile_x = 0;
             float p_sum[3];
             { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 128 iterations, one each */
-                const int f_zero_mo = get_local_id(0);
-                const int i_zero_mo = f_zero_mo/16;
-                const int i_zero_y = (f_zero_mo/8)%2;
-                const int i_zero_x = f_zero_mo%8;
-                const int i_zero_mi = 0;
-                for (int f_zero_r = 0; f_zero_r < 3; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m, map zero_v: S */
-                    const int i_zero_r = f_zero_r;
-                    const int i_zero_p = 0;
-                    const int i_zero_m = 0;
-                    const int i_zero_v = 0;
+                const index_t f_zero_mo = get_local_id(0);
+                const index_t i_zero_mo = f_zero_mo/16;
+                const index_t i_zero_y = (f_zero_mo/8)%2;
+                const index_t i_zero_x = f_zero_mo%8;
+                const index_t i_zero_mi = 0;
+                for (index_t f_zero_r = 0; f_zero_r < 3; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m, map zero_v: S */
+                    const index_t i_zero_r = f_zero_r;
+                    const index_t i_zero_p = 0;
+                    const index_t i_zero_m = 0;
+                    const index_t i_zero_v = 0;
                     p_sum[f_zero_r] = 0.0f;
                 }
             }
             {
                 float p_next_image_0;
                 float p_next_packed_0;
-                if ((int)get_local_id(0) < 88) { /* map image_c, map image_y, map image_x: L0, of 128 */
-                    const int f_image_c = get_local_id(0);
-                    const int i_image_c = 0;
-                    const int i_image_y = f_image_c/11;
-                    const int i_image_x = f_image_c%11;
+                if ((index_t)get_local_id(0) < 88) { /* map image_c, map image_y, map image_x: L0, of 128 */
+                    const index_t f_image_c = get_local_id(0);
+                    const index_t i_image_c = 0;
+                    const index_t i_image_y = f_image_c/11;
+                    const index_t i_image_x = f_image_c%11;
                     const int inside_1 = (i_image_y + i_tile_y*6 - 1 >= 0) & (i_image_y + i_tile_y*6 - 1 < 6) & (i_image_x + i_tile_x*8 - 1 >= 0) & (i_image_x + i_tile_x*8 - 1 < 8);
                     const float loaded_1 = g_image[(inside_1 ? i_image_x*4 + i_image_y*32 + i_tile_x*32 + i_tile_y*192 - 36 : 0)];
                     p_next_image_0 = (inside_1 ? loaded_1 : 0.0f);
                 }
-                if ((int)get_local_id(0) < 72) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0, of 128 */
-                    const int f_weight_c = get_local_id(0);
-                    const int i_weight_c = 0;
-                    const int i_weight_tap = f_weight_c/8;
-                    const int i_weight_m = f_weight_c%8;
-                    const int i_weight_v = 0;
+                if ((index_t)get_local_id(0) < 72) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0, of 128 */
+                    const index_t f_weight_c = get_local_id(0);
+                    const index_t i_weight_c = 0;
+                    const index_t i_weight_tap = f_weight_c/8;
+                    const index_t i_weight_m = f_weight_c%8;
+                    const index_t i_weight_v = 0;
                     p_next_packed_0 = g_packed[f_weight_c];
                 }
-                for (int r_chunk = 0; r_chunk < (c_C/c_bc); ++r_chunk) { /* reduce */
+                for (index_t r_chunk = 0; r_chunk < (c_C/c_bc); ++r_chunk) { /* reduce */
                     /* barrier: the iteration before still uses l_next_image, written below */
                     /* barrier: the iteration before still uses l_next_packed, written below */
                     barrier(CLK_LOCAL_MEM_FENCE);
-                    if ((int)get_local_id(0) < 88) { /* map image_c, map image_y, map image_x: L0, of 128 */
-                        const int f_image_c = get_local_id(0);
-                        const int i_image_c = 0;
-                        const int i_image_y = f_image_c/11;
-                        const int i_image_x = f_image_c%11;
+                    if ((index_t)get_local_id(0) < 88) { /* map image_c, map image_y, map image_x: L0, of 128 */
+                        const index_t f_image_c = get_local_id(0);
+                        const index_t i_image_c = 0;
+                        const index_t i_image_y = f_image_c/11;
+                        const index_t i_image_x = f_image_c%11;
                         l_next_image[f_image_c] = p_next_image_0;
                     }
-                    if ((int)get_local_id(0) < 72) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0, of 128 */
-                        const int f_weight_c = get_local_id(0);
-                        const int i_weight_c = 0;
-                        const int i_weight_tap = f_weight_c/8;
-                        const int i_weight_m = f_weight_c%8;
-                        const int i_weight_v = 0;
+                    if ((index_t)get_local_id(0) < 72) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0, of 128 */
+                        const index_t f_weight_c = get_local_id(0);
+                        const index_t i_weight_c = 0;
+                        const index_t i_weight_tap = f_weight_c/8;
+                        const index_t i_weight_m = f_weight_c%8;
+                        const index_t i_weight_v = 0;
                         l_next_packed[f_weight_c] = p_next_packed_0;
                     }
                     /* barrier: l_next_image is written above and read below by other work-items */
                     /* barrier: l_next_packed is written above and read below by other work-items */
                     barrier(CLK_LOCAL_MEM_FENCE);
-                    const int r_chunk_next = r_chunk + 1;
+                    const index_t r_chunk_next = r_chunk + 1;
                     if (r_chunk_next < 4) { /* loads for the next iteration */
-                        if ((int)get_local_id(0) < 88) { /* map image_c, map image_y, map image_x: L0, of 128 */
-                            const int f_image_c = get_local_id(0);
-                            const int i_image_c = 0;
-                            const int i_image_y = f_image_c/11;
-                            const int i_image_x = f_image_c%11;
+                        if ((index_t)get_local_id(0) < 88) { /* map image_c, map image_y, map image_x: L0, of 128 */
+                            const index_t f_image_c = get_local_id(0);
+                            const index_t i_image_c = 0;
+                            const index_t i_image_y = f_image_c/11;
+                            const index_t i_image_x = f_image_c%11;
                             const int inside_2 = (i_image_y + i_tile_y*6 - 1 >= 0) & (i_image_y + i_tile_y*6 - 1 < 6) & (i_image_x + i_tile_x*8 - 1 >= 0) & (i_image_x + i_tile_x*8 - 1 < 8);
                             const float loaded_2 = g_image[(inside_2 ? i_image_x*4 + i_image_y*32 + i_tile_x*32 + i_tile_y*192 - 36 : 0) + r_chunk_next];
                             p_next_image_0 = (inside_2 ? loaded_2 : 0.0f);
                         }
-                        if ((int)get_local_id(0) < 72) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0, of 128 */
-                            const int f_weight_c = get_local_id(0);
-                            const int i_weight_c = 0;
-                            const int i_weight_tap = f_weight_c/8;
-                            const int i_weight_m = f_weight_c%8;
-                            const int i_weight_v = 0;
+                        if ((index_t)get_local_id(0) < 72) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0, of 128 */
+                            const index_t f_weight_c = get_local_id(0);
+                            const index_t i_weight_c = 0;
+                            const index_t i_weight_tap = f_weight_c/8;
+                            const index_t i_weight_m = f_weight_c%8;
+                            const index_t i_weight_v = 0;
                             p_next_packed_0 = g_packed[f_weight_c + r_chunk_next*72];
                         }
                     }
                     { /* map item_mo, map item_y, map item_x, map item_mi: L0, 128 iterations, one each */
-                        const int f_item_mo = get_local_id(0);
-                        const int i_item_mo = f_item_mo/16;
-                        const int i_item_y = (f_item_mo/8)%2;
-                        const int i_item_x = f_item_mo%8;
-                        const int i_item_mi = 0;
+                        const index_t f_item_mo = get_local_id(0);
+                        const index_t i_item_mo = f_item_mo/16;
+                        const index_t i_item_y = (f_item_mo/8)%2;
+                        const index_t i_item_x = f_item_mo%8;
+                        const index_t i_item_mi = 0;
                         {
                             float p_next_image2[20];
-                            for (int f_patch_y = 0; f_patch_y < 10; ++f_patch_y) { /* map patch_y, map patch_x: S */
-                                const int i_patch_y = f_patch_y/2;
-                                const int i_patch_x = f_patch_y%2;
+                            for (index_t f_patch_y = 0; f_patch_y < 10; ++f_patch_y) { /* map patch_y, map patch_x: S */
+                                const index_t i_patch_y = f_patch_y/2;
+                                const index_t i_patch_x = f_patch_y%2;
                                 vstore2(vload2(0, l_next_image + (i_item_x + i_item_y*33 + i_patch_x*2 + i_patch_y*11)), 0, p_next_image2 + (f_patch_y*2));
                             }
                             float p_next_packed2_0_0_0, p_next_packed2_1_0_0, p_next_packed2_2_0_0, p_next_packed2_3_0_0, p_next_packed2_4_0_0, p_next_packed2_5_0_0, p_next_packed2_6_0_0, p_next_packed2_7_0_0;
@@ -226,49 +233,49 @@ __kernel void k_convolution(
                             p_next_packed2_6_0_0 = l_next_packed[i_item_mi + i_item_mo + 48];
                             p_next_packed2_7_0_0 = l_next_packed[i_item_mi + i_item_mo + 56];
                             p_next_packed2_8_0_0 = l_next_packed[i_item_mi + i_item_mo + 64];
-                            for (int f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
-                                const int i_r = f_r;
-                                const int i_p = 0;
+                            for (index_t f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
+                                const index_t i_r = f_r;
+                                const index_t i_p = 0;
                                 p_sum[f_r] = fma(p_next_packed2_0_0_0, p_next_image2[f_r*4], p_sum[f_r]);
                             }
-                            for (int f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
-                                const int i_r = f_r;
-                                const int i_p = 0;
+                            for (index_t f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
+                                const index_t i_r = f_r;
+                                const index_t i_p = 0;
                                 p_sum[f_r] = fma(p_next_packed2_1_0_0, p_next_image2[f_r*4 + 1], p_sum[f_r]);
                             }
-                            for (int f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
-                                const int i_r = f_r;
-                                const int i_p = 0;
+                            for (index_t f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
+                                const index_t i_r = f_r;
+                                const index_t i_p = 0;
                                 p_sum[f_r] = fma(p_next_packed2_2_0_0, p_next_image2[f_r*4 + 2], p_sum[f_r]);
                             }
-                            for (int f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
-                                const int i_r = f_r;
-                                const int i_p = 0;
+                            for (index_t f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
+                                const index_t i_r = f_r;
+                                const index_t i_p = 0;
                                 p_sum[f_r] = fma(p_next_packed2_3_0_0, p_next_image2[f_r*4 + 4], p_sum[f_r]);
                             }
-                            for (int f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
-                                const int i_r = f_r;
-                                const int i_p = 0;
+                            for (index_t f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
+                                const index_t i_r = f_r;
+                                const index_t i_p = 0;
                                 p_sum[f_r] = fma(p_next_packed2_4_0_0, p_next_image2[f_r*4 + 5], p_sum[f_r]);
                             }
-                            for (int f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
-                                const int i_r = f_r;
-                                const int i_p = 0;
+                            for (index_t f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
+                                const index_t i_r = f_r;
+                                const index_t i_p = 0;
                                 p_sum[f_r] = fma(p_next_packed2_5_0_0, p_next_image2[f_r*4 + 6], p_sum[f_r]);
                             }
-                            for (int f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
-                                const int i_r = f_r;
-                                const int i_p = 0;
+                            for (index_t f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
+                                const index_t i_r = f_r;
+                                const index_t i_p = 0;
                                 p_sum[f_r] = fma(p_next_packed2_6_0_0, p_next_image2[f_r*4 + 8], p_sum[f_r]);
                             }
-                            for (int f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
-                                const int i_r = f_r;
-                                const int i_p = 0;
+                            for (index_t f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
+                                const index_t i_r = f_r;
+                                const index_t i_p = 0;
                                 p_sum[f_r] = fma(p_next_packed2_7_0_0, p_next_image2[f_r*4 + 9], p_sum[f_r]);
                             }
-                            for (int f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
-                                const int i_r = f_r;
-                                const int i_p = 0;
+                            for (index_t f_r = 0; f_r < 3; ++f_r) { /* map r, map p: S */
+                                const index_t i_r = f_r;
+                                const index_t i_p = 0;
                                 p_sum[f_r] = fma(p_next_packed2_8_0_0, p_next_image2[f_r*4 + 10], p_sum[f_r]);
                             }
                         }
@@ -276,16 +283,16 @@ __kernel void k_convolution(
                 }
             }
             { /* map out_mo, map out_y, map out_x, map out_mi: L0, 128 iterations, one each */
-                const int f_out_mo = get_local_id(0);
-                const int i_out_mo = f_out_mo/16;
-                const int i_out_y = (f_out_mo/8)%2;
-                const int i_out_x = f_out_mo%8;
-                const int i_out_mi = 0;
-                for (int f_out_r = 0; f_out_r < 3; ++f_out_r) { /* map out_r, map out_p, map out_m, map out_v: S */
-                    const int i_out_r = f_out_r;
-                    const int i_out_p = 0;
-                    const int i_out_m = 0;
-                    const int i_out_v = 0;
+                const index_t f_out_mo = get_local_id(0);
+                const index_t i_out_mo = f_out_mo/16;
+                const index_t i_out_y = (f_out_mo/8)%2;
+                const index_t i_out_x = f_out_mo%8;
+                const index_t i_out_mi = 0;
+                for (index_t f_out_r = 0; f_out_r < 3; ++f_out_r) { /* map out_r, map out_p, map out_m, map out_v: S */
+                    const index_t i_out_r = f_out_r;
+                    const index_t i_out_p = 0;
+                    const index_t i_out_m = 0;
+                    const index_t i_out_v = 0;
                     g_convolution[i_block*8 + i_group*8 + i_image*384 + i_out_m + i_out_mi + i_out_mo + i_out_p*8 + i_out_r*64 + i_out_v + i_out_x*8 + i_out_y*192 + i_tile_x*64 + i_tile_y*384] = p_sum[f_out_r];
                 }
             }

@@ -14,6 +14,13 @@
  *   2  k_convolution  96 x 1 x 1 work-items in 3 x 1 x 1 groups of 32 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 4, c_H = 6, c_W = 8, c_M = 8, c_kh = 3, c_kw = 3
 };
@@ -39,13 +46,13 @@ __kernel void k_packed(
     __global const float *restrict g_weights,
     __global float *restrict g_packed)
 {
-    if ((int)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
-        const int f_pack_group = get_global_id(0);
-        const int i_pack_group = 0;
-        const int i_pack_block = 0;
-        const int i_pack_channel = f_pack_group/72;
-        const int i_pack_tap = (f_pack_group/8)%9;
-        const int i_pack_filter = f_pack_group%8;
+    if ((index_t)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
+        const index_t f_pack_group = get_global_id(0);
+        const index_t i_pack_group = 0;
+        const index_t i_pack_block = 0;
+        const index_t i_pack_channel = f_pack_group/72;
+        const index_t i_pack_tap = (f_pack_group/8)%9;
+        const index_t i_pack_filter = f_pack_group%8;
         g_packed[f_pack_group] = g_weights[i_pack_block*288 + i_pack_channel + i_pack_filter*36 + i_pack_group*288 + i_pack_tap*4];
     }
 }
@@ -113,70 +120,70 @@ __kernel void k_convolution(
     __local float l_image[27];
     __local float l_packed[72];
     { /* map group, map block: W1, one iteration */
-        const int i_group = 0;
-        const int i_block = 0;
+        const index_t i_group = 0;
+        const index_t i_block = 0;
         { /* map image, map tile_y, map tile_x: W0, 3 iterations, one each */
-            const int f_image = get_group_id(0);
-            const int i_image = 0;
-            const int i_tile_y = f_image;
-            const int i_tile_x = 0;
+            const index_t f_image = get_group_id(0);
+            const index_t i_image = 0;
+            const index_t i_tile_y = f_image;
+            const index_t i_tile_x = 0;
             float p_sum[1];
             { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 32 iterations, one each */
-                const int f_zero_mo = get_local_id(0);
-                const int i_zero_mo = 0;
-                const int i_zero_y = 0;
-                const int i_zero_x = f_zero_mo/8;
-                const int i_zero_mi = f_zero_mo%8;
+                const index_t f_zero_mo = get_local_id(0);
+                const index_t i_zero_mo = 0;
+                const index_t i_zero_y = 0;
+                const index_t i_zero_x = f_zero_mo/8;
+                const index_t i_zero_mi = f_zero_mo%8;
                 p_sum[0] = 0.0f;
             }
-            for (int r_chunk = 0; r_chunk < (c_C/c_bc); ++r_chunk) { /* reduce */
+            for (index_t r_chunk = 0; r_chunk < (c_C/c_bc); ++r_chunk) { /* reduce */
                 /* barrier: the iteration before still uses l_image, written below */
                 /* barrier: the iteration before still uses l_packed, written below */
                 barrier(CLK_LOCAL_MEM_FENCE);
-                if ((int)get_local_id(0) < 27) { /* map image_y, map image_x: L0, of 32 */
-                    const int f_image_y = get_local_id(0);
-                    const int i_image_y = f_image_y/9;
-                    const int i_image_x = f_image_y%9;
+                if ((index_t)get_local_id(0) < 27) { /* map image_y, map image_x: L0, of 32 */
+                    const index_t f_image_y = get_local_id(0);
+                    const index_t i_image_y = f_image_y/9;
+                    const index_t i_image_x = f_image_y%9;
                     const int inside_1 = (i_image_y + i_tile_y*2 - 1 >= 0) & (i_image_x + i_tile_x*8 - 1 >= 0);
                     const float loaded_1 = g_image[(inside_1 ? i_image_x*4 + i_image_y*32 + i_tile_x*32 + i_tile_y*64 - 36 : 0) + r_chunk];
                     l_image[f_image_y] = (inside_1 ? loaded_1 : 0.0f);
                 }
-                for (int n_f_weight_c = 0; n_f_weight_c < 2; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
-                    const int f_weight_c = get_local_id(0) + n_f_weight_c*32;
-                    const int i_weight_c = 0;
-                    const int i_weight_tap = f_weight_c/8;
-                    const int i_weight_m = f_weight_c%8;
-                    const int i_weight_v = 0;
+                for (index_t n_f_weight_c = 0; n_f_weight_c < 2; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+                    const index_t f_weight_c = get_local_id(0) + n_f_weight_c*32;
+                    const index_t i_weight_c = 0;
+                    const index_t i_weight_tap = f_weight_c/8;
+                    const index_t i_weight_m = f_weight_c%8;
+                    const index_t i_weight_v = 0;
                     l_packed[f_weight_c] = g_packed[f_weight_c + r_chunk*72];
                 }
-                if ((int)get_local_id(0) + 64 < 72) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
-                    const int f_weight_c = (int)get_local_id(0) + 64;
-                    const int i_weight_c = 0;
-                    const int i_weight_tap = f_weight_c/8;
-                    const int i_weight_m = f_weight_c%8;
-                    const int i_weight_v = 0;
+                if ((index_t)get_local_id(0) + 64 < 72) { /* map weight_c, map weight_tap, map weight_m, map weight_v: L0 */
+                    const index_t f_weight_c = (index_t)get_local_id(0) + 64;
+                    const index_t i_weight_c = 0;
+                    const index_t i_weight_tap = f_weight_c/8;
+                    const index_t i_weight_m = f_weight_c%8;
+                    const index_t i_weight_v = 0;
                     l_packed[f_weight_c] = g_packed[f_weight_c + r_chunk*72];
                 }
                 /* barrier: l_image is written above and read below by other work-items */
                 /* barrier: l_packed is written above and read below by other work-items */
                 barrier(CLK_LOCAL_MEM_FENCE);
                 { /* map item_mo, map item_y, map item_x, map item_mi: L0, 32 iterations, one each */
-                    const int f_item_mo = get_local_id(0);
-                    const int i_item_mo = 0;
-                    const int i_item_y = 0;
-                    const int i_item_x = f_item_mo/8;
-                    const int i_item_mi = f_item_mo%8;
-                    for (int r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
+                    const index_t f_item_mo = get_local_id(0);
+                    const index_t i_item_mo = 0;
+                    const index_t i_item_y = 0;
+                    const index_t i_item_x = f_item_mo/8;
+                    const index_t i_item_mi = f_item_mo%8;
+                    for (index_t r_tap = 0; r_tap < c_kh*c_kw; ++r_tap) { /* reduce */
                         p_sum[0] = fma(l_packed[i_item_mi + i_item_mo*8 + r_tap*8], l_image[i_item_x*2 + i_item_y*18 + (r_tap%3) + (r_tap/3)*9], p_sum[0]);
                     }
                 }
             }
             { /* map out_mo, map out_y, map out_x, map out_mi: L0, 32 iterations, one each */
-                const int f_out_mo = get_local_id(0);
-                const int i_out_mo = 0;
-                const int i_out_y = 0;
-                const int i_out_x = f_out_mo/8;
-                const int i_out_mi = f_out_mo%8;
+                const index_t f_out_mo = get_local_id(0);
+                const index_t i_out_mo = 0;
+                const index_t i_out_y = 0;
+                const index_t i_out_x = f_out_mo/8;
+                const index_t i_out_mi = f_out_mo%8;
                 g_convolution[f_image*32 + f_out_mo] = p_sum[0];
             }
         }

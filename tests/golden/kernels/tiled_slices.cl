@@ -13,6 +13,13 @@
  *   2  k_convolution  96 x 2 x 1 work-items in 6 x 2 x 1 groups of 16 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 4, c_H = 6, c_W = 8, c_M = 8, c_kh = 3, c_kw = 3
 };
@@ -38,13 +45,13 @@ __kernel void k_packed(
     __global const float *restrict g_weights,
     __global float *restrict g_packed)
 {
-    if ((int)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
-        const int f_pack_group = get_global_id(0);
-        const int i_pack_group = 0;
-        const int i_pack_block = f_pack_group/144;
-        const int i_pack_channel = (f_pack_group/36)%4;
-        const int i_pack_tap = (f_pack_group/4)%9;
-        const int i_pack_filter = f_pack_group%4;
+    if ((index_t)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
+        const index_t f_pack_group = get_global_id(0);
+        const index_t i_pack_group = 0;
+        const index_t i_pack_block = f_pack_group/144;
+        const index_t i_pack_channel = (f_pack_group/36)%4;
+        const index_t i_pack_tap = (f_pack_group/4)%9;
+        const index_t i_pack_filter = f_pack_group%4;
         g_packed[f_pack_group] = g_weights[i_pack_block*144 + i_pack_channel*9 + i_pack_filter*36 + i_pack_group*288 + i_pack_tap];
     }
 }
@@ -134,67 +141,67 @@ __kernel void k_convolution(
     __local float l_image[96] __attribute__((aligned(8)));
     __local float l_packed[144] __attribute__((aligned(8)));
     { /* map group, map block: W1, 2 iterations, one each */
-        const int f_group = get_group_id(1);
-        const int i_group = 0;
-        const int i_block = f_group;
+        const index_t f_group = get_group_id(1);
+        const index_t i_group = 0;
+        const index_t i_block = f_group;
         { /* map image, map tile_y, map tile_x: W0, 6 iterations, one each */
-            const int f_image = get_group_id(0);
-            const int i_image = 0;
-            const int i_tile_y = f_image/2;
-            const int i_tile_x = f_image%2;
+            const index_t f_image = get_group_id(0);
+            const index_t i_image = 0;
+            const index_t i_tile_y = f_image/2;
+            const index_t i_tile_x = f_image%2;
             float p_sum[4];
             { /* map zero_k, map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 16 iterations, one each */
-                const int f_zero_k = get_local_id(0);
-                const int i_zero_k = f_zero_k/8;
-                const int i_zero_mo = (f_zero_k/4)%2;
-                const int i_zero_y = (f_zero_k/2)%2;
-                const int i_zero_x = f_zero_k%2;
-                const int i_zero_mi = 0;
-                for (int f_zero_r = 0; f_zero_r < 2; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m: S */
-                    const int i_zero_r = 0;
-                    const int i_zero_p = f_zero_r;
-                    const int i_zero_m = 0;
+                const index_t f_zero_k = get_local_id(0);
+                const index_t i_zero_k = f_zero_k/8;
+                const index_t i_zero_mo = (f_zero_k/4)%2;
+                const index_t i_zero_y = (f_zero_k/2)%2;
+                const index_t i_zero_x = f_zero_k%2;
+                const index_t i_zero_mi = 0;
+                for (index_t f_zero_r = 0; f_zero_r < 2; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m: S */
+                    const index_t i_zero_r = 0;
+                    const index_t i_zero_p = f_zero_r;
+                    const index_t i_zero_m = 0;
                     vstore2((float2)(0.0f), 0, p_sum + (f_zero_r*2));
                 }
             }
-            for (int n_f_image_c = 0; n_f_image_c < 6; ++n_f_image_c) { /* map image_c, map image_y, map image_x: L0 */
-                const int f_image_c = get_local_id(0) + n_f_image_c*16;
-                const int i_image_c = f_image_c/24;
-                const int i_image_y = (f_image_c/6)%4;
-                const int i_image_x = f_image_c%6;
+            for (index_t n_f_image_c = 0; n_f_image_c < 6; ++n_f_image_c) { /* map image_c, map image_y, map image_x: L0 */
+                const index_t f_image_c = get_local_id(0) + n_f_image_c*16;
+                const index_t i_image_c = f_image_c/24;
+                const index_t i_image_y = (f_image_c/6)%4;
+                const index_t i_image_x = f_image_c%6;
                 const int inside_1 = (i_image_y + i_tile_y*2 - 1 >= 0) & (i_image_y + i_tile_y*2 - 1 < 6) & (i_image_x + i_tile_x*4 - 1 >= 0) & (i_image_x + i_tile_x*4 - 1 < 8);
                 const float loaded_1 = g_image[(inside_1 ? i_image_x + i_image_y*8 + i_tile_x*4 + i_tile_y*16 - 9 : 0) + i_group*192 + i_image*192 + i_image_c*48];
                 l_image[f_image_c] = (inside_1 ? loaded_1 : 0.0f);
             }
-            for (int n_f_weight_c = 0; n_f_weight_c < 4; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m: L0 */
-                const int f_weight_c = get_local_id(0) + n_f_weight_c*16;
-                const int i_weight_c = f_weight_c/18;
-                const int i_weight_tap = (f_weight_c/2)%9;
-                const int i_weight_m = f_weight_c%2;
+            for (index_t n_f_weight_c = 0; n_f_weight_c < 4; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m: L0 */
+                const index_t f_weight_c = get_local_id(0) + n_f_weight_c*16;
+                const index_t i_weight_c = f_weight_c/18;
+                const index_t i_weight_tap = (f_weight_c/2)%9;
+                const index_t i_weight_m = f_weight_c%2;
                 ((__local float2 *)l_packed)[f_weight_c] = ((__global const float2 *)g_packed)[f_group*72 + f_weight_c];
             }
-            if ((int)get_local_id(0) + 64 < 72) { /* map weight_c, map weight_tap, map weight_m: L0 */
-                const int f_weight_c = (int)get_local_id(0) + 64;
-                const int i_weight_c = f_weight_c/18;
-                const int i_weight_tap = (f_weight_c/2)%9;
-                const int i_weight_m = f_weight_c%2;
+            if ((index_t)get_local_id(0) + 64 < 72) { /* map weight_c, map weight_tap, map weight_m: L0 */
+                const index_t f_weight_c = (index_t)get_local_id(0) + 64;
+                const index_t i_weight_c = f_weight_c/18;
+                const index_t i_weight_tap = (f_weight_c/2)%9;
+                const index_t i_weight_m = f_weight_c%2;
                 ((__local float2 *)l_packed)[f_weight_c] = ((__global const float2 *)g_packed)[f_group*72 + f_weight_c];
             }
             /* barrier: l_image is written above and read below by other work-items */
             /* barrier: l_packed is written above and read below by other work-items */
             barrier(CLK_LOCAL_MEM_FENCE);
             { /* map item_k, map item_mo, map item_y, map item_x, map item_mi: L0, 16 iterations, one each */
-                const int f_item_k = get_local_id(0);
-                const int i_item_k = f_item_k/8;
-                const int i_item_mo = (f_item_k/4)%2;
-                const int i_item_y = (f_item_k/2)%2;
-                const int i_item_x = f_item_k%2;
-                const int i_item_mi = 0;
-                for (int r_channel = 0; r_channel < (c_bc/c_ks); ++r_channel) { /* reduce */
+                const index_t f_item_k = get_local_id(0);
+                const index_t i_item_k = f_item_k/8;
+                const index_t i_item_mo = (f_item_k/4)%2;
+                const index_t i_item_y = (f_item_k/2)%2;
+                const index_t i_item_x = f_item_k%2;
+                const index_t i_item_mi = 0;
+                for (index_t r_channel = 0; r_channel < (c_bc/c_ks); ++r_channel) { /* reduce */
                     float p_image[12];
-                    for (int f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
-                        const int i_patch_y = f_patch_y/2;
-                        const int i_patch_x = f_patch_y%2;
+                    for (index_t f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
+                        const index_t i_patch_y = f_patch_y/2;
+                        const index_t i_patch_x = f_patch_y%2;
                         vstore2(((__local float2 *)l_image)[i_item_k*24 + i_item_x + i_item_y*3 + i_patch_x + i_patch_y*3 + r_channel*12], 0, p_image + (f_patch_y*2));
                     }
                     float2 p_packed_0_0, p_packed_1_0, p_packed_2_0, p_packed_3_0, p_packed_4_0, p_packed_5_0, p_packed_6_0, p_packed_7_0;
@@ -208,83 +215,83 @@ __kernel void k_convolution(
                     p_packed_6_0 = ((__local float2 *)l_packed)[i_item_k*36 + i_item_mi + i_item_mo + r_channel*18 + 12];
                     p_packed_7_0 = ((__local float2 *)l_packed)[i_item_k*36 + i_item_mi + i_item_mo + r_channel*18 + 14];
                     p_packed_8_0 = ((__local float2 *)l_packed)[i_item_k*36 + i_item_mi + i_item_mo + r_channel*18 + 16];
-                    for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                        const int i_r = 0;
-                        const int i_p = f_r;
+                    for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = 0;
+                        const index_t i_p = f_r;
                         vstore2(fma(p_packed_0_0, (float2)(p_image[f_r]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
-                    for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                        const int i_r = 0;
-                        const int i_p = f_r;
+                    for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = 0;
+                        const index_t i_p = f_r;
                         vstore2(fma(p_packed_1_0, (float2)(p_image[f_r + 1]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
-                    for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                        const int i_r = 0;
-                        const int i_p = f_r;
+                    for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = 0;
+                        const index_t i_p = f_r;
                         vstore2(fma(p_packed_2_0, (float2)(p_image[f_r + 2]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
-                    for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                        const int i_r = 0;
-                        const int i_p = f_r;
+                    for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = 0;
+                        const index_t i_p = f_r;
                         vstore2(fma(p_packed_3_0, (float2)(p_image[f_r + 4]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
-                    for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                        const int i_r = 0;
-                        const int i_p = f_r;
+                    for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = 0;
+                        const index_t i_p = f_r;
                         vstore2(fma(p_packed_4_0, (float2)(p_image[f_r + 5]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
-                    for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                        const int i_r = 0;
-                        const int i_p = f_r;
+                    for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = 0;
+                        const index_t i_p = f_r;
                         vstore2(fma(p_packed_5_0, (float2)(p_image[f_r + 6]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
-                    for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                        const int i_r = 0;
-                        const int i_p = f_r;
+                    for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = 0;
+                        const index_t i_p = f_r;
                         vstore2(fma(p_packed_6_0, (float2)(p_image[f_r + 8]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
-                    for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                        const int i_r = 0;
-                        const int i_p = f_r;
+                    for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = 0;
+                        const index_t i_p = f_r;
                         vstore2(fma(p_packed_7_0, (float2)(p_image[f_r + 9]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
-                    for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                        const int i_r = 0;
-                        const int i_p = f_r;
+                    for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                        const index_t i_r = 0;
+                        const index_t i_p = f_r;
                         vstore2(fma(p_packed_8_0, (float2)(p_image[f_r + 10]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                     }
                 }
             }
             { /* map slice_k, map slice_mo, map slice_y, map slice_x, map slice_mi: L0, 16 iterations, one each */
-                const int f_slice_k = get_local_id(0);
-                const int i_slice_k = f_slice_k/8;
-                const int i_slice_mo = (f_slice_k/4)%2;
-                const int i_slice_y = (f_slice_k/2)%2;
-                const int i_slice_x = f_slice_k%2;
-                const int i_slice_mi = 0;
-                for (int f_slice_r = 0; f_slice_r < 2; ++f_slice_r) { /* map slice_r, map slice_p, map slice_m: S */
-                    const int i_slice_r = 0;
-                    const int i_slice_p = f_slice_r;
-                    const int i_slice_m = 0;
+                const index_t f_slice_k = get_local_id(0);
+                const index_t i_slice_k = f_slice_k/8;
+                const index_t i_slice_mo = (f_slice_k/4)%2;
+                const index_t i_slice_y = (f_slice_k/2)%2;
+                const index_t i_slice_x = f_slice_k%2;
+                const index_t i_slice_mi = 0;
+                for (index_t f_slice_r = 0; f_slice_r < 2; ++f_slice_r) { /* map slice_r, map slice_p, map slice_m: S */
+                    const index_t i_slice_r = 0;
+                    const index_t i_slice_p = f_slice_r;
+                    const index_t i_slice_m = 0;
                     ((__local float2 *)l_sum)[i_slice_k*16 + i_slice_m*8 + i_slice_mi + i_slice_mo*4 + i_slice_p*8 + i_slice_r*16 + i_slice_x + i_slice_y*2] = vload2(0, p_sum + (f_slice_r*2));
                 }
             }
             /* barrier: l_sum is written above and read below by other work-items */
             barrier(CLK_LOCAL_MEM_FENCE);
             { /* map out_w, map out_mo, map out_y, map out_x, map out_mi: L0, 16 iterations, one each */
-                const int f_out_w = get_local_id(0);
-                const int i_out_w = f_out_w/8;
-                const int i_out_mo = (f_out_w/4)%2;
-                const int i_out_y = (f_out_w/2)%2;
-                const int i_out_x = f_out_w%2;
-                const int i_out_mi = 0;
+                const index_t f_out_w = get_local_id(0);
+                const index_t i_out_w = f_out_w/8;
+                const index_t i_out_mo = (f_out_w/4)%2;
+                const index_t i_out_y = (f_out_w/2)%2;
+                const index_t i_out_x = f_out_w%2;
+                const index_t i_out_mi = 0;
                 float2 p_sum2_0;
                 p_sum2_0 = (float2)(0.0f);
-                for (int r_slice = 0; r_slice < c_ks; ++r_slice) { /* reduce */
+                for (index_t r_slice = 0; r_slice < c_ks; ++r_slice) { /* reduce */
                     p_sum2_0 = (p_sum2_0 + ((__local float2 *)l_sum)[f_out_w + r_slice*16]);
                 }
                 { /* map out_cell: S, one iteration */
-                    const int i_out_cell = 0;
+                    const index_t i_out_cell = 0;
                     g_convolution[i_block*192 + i_group*384 + i_image*384 + i_out_cell + i_out_mi*96 + i_out_mo*96 + i_out_w + i_out_x*2 + i_out_y*8 + i_tile_x*4 + i_tile_y*16] = p_sum2_0.s0;
                     g_convolution[i_block*192 + i_group*384 + i_image*384 + i_out_cell + i_out_mi*96 + i_out_mo*96 + i_out_w + i_out_x*2 + i_out_y*8 + i_tile_x*4 + i_tile_y*16 + 48] = p_sum2_0.s1;
                 }

@@ -15,6 +15,13 @@
  *   3  k_convolution   384 x 1 x 1 work-items in 3 x 1 x 1 groups of 128 x 1 x 1
  */
 
+/* As wide as a processor's addresses, so that no load has to extend an index. */
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+
 enum { /* sizes */
     c_C = 4, c_H = 6, c_W = 8, c_M = 8, c_kh = 3, c_kw = 3
 };
@@ -40,13 +47,13 @@ __kernel void k_packed(
     __global const float *restrict g_weights,
     __global float *restrict g_packed)
 {
-    if ((int)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
-        const int f_pack_group = get_global_id(0);
-        const int i_pack_group = 0;
-        const int i_pack_block = f_pack_group/144;
-        const int i_pack_channel = (f_pack_group/36)%4;
-        const int i_pack_tap = (f_pack_group/4)%9;
-        const int i_pack_filter = f_pack_group%4;
+    if ((index_t)get_global_id(0) < 288) { /* map pack_group, map pack_block, map pack_channel, map pack_tap, map pack_filter: G0, of 384 */
+        const index_t f_pack_group = get_global_id(0);
+        const index_t i_pack_group = 0;
+        const index_t i_pack_block = f_pack_group/144;
+        const index_t i_pack_channel = (f_pack_group/36)%4;
+        const index_t i_pack_tap = (f_pack_group/4)%9;
+        const index_t i_pack_filter = f_pack_group%4;
         g_packed[f_pack_group] = g_weights[i_pack_block*144 + i_pack_channel + i_pack_filter*36 + i_pack_group*288 + i_pack_tap*4];
     }
 }
@@ -120,66 +127,66 @@ __kernel void k_partial_sums(
     __local float l_image[24] __attribute__((aligned(8)));
     __local float l_packed[36] __attribute__((aligned(8)));
     { /* map split: W2, 4 iterations, one each */
-        const int i_split = get_group_id(2);
+        const index_t i_split = get_group_id(2);
         { /* map group, map block: W1, 2 iterations, one each */
-            const int f_group = get_group_id(1);
-            const int i_group = 0;
-            const int i_block = f_group;
+            const index_t f_group = get_group_id(1);
+            const index_t i_group = 0;
+            const index_t i_block = f_group;
             { /* map image, map tile_y, map tile_x: W0, 8 iterations, one each */
-                const int f_image = get_group_id(0);
-                const int i_image = 0;
-                const int i_tile_y = f_image/4;
-                const int i_tile_x = f_image%4;
+                const index_t f_image = get_group_id(0);
+                const index_t i_image = 0;
+                const index_t i_tile_y = f_image/4;
+                const index_t i_tile_x = f_image%4;
                 float p_sum[4];
                 { /* map zero_mo, map zero_y, map zero_x, map zero_mi: L0, 8 iterations, one each */
-                    const int f_zero_mo = get_local_id(0);
-                    const int i_zero_mo = 0;
-                    const int i_zero_y = f_zero_mo/2;
-                    const int i_zero_x = 0;
-                    const int i_zero_mi = f_zero_mo%2;
-                    for (int f_zero_r = 0; f_zero_r < 2; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m: S */
-                        const int i_zero_r = 0;
-                        const int i_zero_p = f_zero_r;
-                        const int i_zero_m = 0;
+                    const index_t f_zero_mo = get_local_id(0);
+                    const index_t i_zero_mo = 0;
+                    const index_t i_zero_y = f_zero_mo/2;
+                    const index_t i_zero_x = 0;
+                    const index_t i_zero_mi = f_zero_mo%2;
+                    for (index_t f_zero_r = 0; f_zero_r < 2; ++f_zero_r) { /* map zero_r, map zero_p, map zero_m: S */
+                        const index_t i_zero_r = 0;
+                        const index_t i_zero_p = f_zero_r;
+                        const index_t i_zero_m = 0;
                         vstore2((float2)(0.0f), 0, p_sum + (f_zero_r*2));
                     }
                 }
-                for (int n_f_image_y = 0; n_f_image_y < 3; ++n_f_image_y) { /* map image_y, map image_x: L0 */
-                    const int f_image_y = get_local_id(0) + n_f_image_y*8;
-                    const int i_image_y = f_image_y/4;
-                    const int i_image_x = f_image_y%4;
+                for (index_t n_f_image_y = 0; n_f_image_y < 3; ++n_f_image_y) { /* map image_y, map image_x: L0 */
+                    const index_t f_image_y = get_local_id(0) + n_f_image_y*8;
+                    const index_t i_image_y = f_image_y/4;
+                    const index_t i_image_x = f_image_y%4;
                     const int inside_1 = (i_image_y + i_tile_y*4 - 1 >= 0) & (i_image_y + i_tile_y*4 - 1 < 6) & (i_image_x + i_tile_x*2 - 1 >= 0) & (i_image_x + i_tile_x*2 - 1 < 8);
                     const float loaded_1 = g_image[(inside_1 ? i_image_x*4 + i_image_y*32 + i_tile_x*8 + i_tile_y*128 - 36 : 0) + i_split];
                     l_image[f_image_y] = (inside_1 ? loaded_1 : 0.0f);
                 }
-                for (int n_f_weight_c = 0; n_f_weight_c < 2; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m: L0 */
-                    const int f_weight_c = get_local_id(0) + n_f_weight_c*8;
-                    const int i_weight_c = 0;
-                    const int i_weight_tap = f_weight_c/2;
-                    const int i_weight_m = f_weight_c%2;
+                for (index_t n_f_weight_c = 0; n_f_weight_c < 2; ++n_f_weight_c) { /* map weight_c, map weight_tap, map weight_m: L0 */
+                    const index_t f_weight_c = get_local_id(0) + n_f_weight_c*8;
+                    const index_t i_weight_c = 0;
+                    const index_t i_weight_tap = f_weight_c/2;
+                    const index_t i_weight_m = f_weight_c%2;
                     ((__local float2 *)l_packed)[f_weight_c] = ((__global const float2 *)g_packed)[f_group*72 + f_weight_c + i_split*18];
                 }
-                if ((int)get_local_id(0) + 16 < 18) { /* map weight_c, map weight_tap, map weight_m: L0 */
-                    const int f_weight_c = (int)get_local_id(0) + 16;
-                    const int i_weight_c = 0;
-                    const int i_weight_tap = f_weight_c/2;
-                    const int i_weight_m = f_weight_c%2;
+                if ((index_t)get_local_id(0) + 16 < 18) { /* map weight_c, map weight_tap, map weight_m: L0 */
+                    const index_t f_weight_c = (index_t)get_local_id(0) + 16;
+                    const index_t i_weight_c = 0;
+                    const index_t i_weight_tap = f_weight_c/2;
+                    const index_t i_weight_m = f_weight_c%2;
                     ((__local float2 *)l_packed)[f_weight_c] = ((__global const float2 *)g_packed)[f_group*72 + f_weight_c + i_split*18];
                 }
                 /* barrier: l_image is written above and read below by other work-items */
                 /* barrier: l_packed is written above and read below by other work-items */
                 barrier(CLK_LOCAL_MEM_FENCE);
                 { /* map item_mo, map item_y, map item_x, map item_mi: L0, 8 iterations, one each */
-                    const int f_item_mo = get_local_id(0);
-                    const int i_item_mo = 0;
-                    const int i_item_y = f_item_mo/2;
-                    const int i_item_x = 0;
-                    const int i_item_mi = f_item_mo%2;
+                    const index_t f_item_mo = get_local_id(0);
+                    const index_t i_item_mo = 0;
+                    const index_t i_item_y = f_item_mo/2;
+                    const index_t i_item_x = 0;
+                    const index_t i_item_mi = f_item_mo%2;
                     {
                         float p_image[12];
-                        for (int f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
-                            const int i_patch_y = f_patch_y/2;
-                            const int i_patch_x = f_patch_y%2;
+                        for (index_t f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
+                            const index_t i_patch_y = f_patch_y/2;
+                            const index_t i_patch_x = f_patch_y%2;
                             vstore2(((__local float2 *)l_image)[i_item_x + i_item_y*2 + i_patch_x + i_patch_y*2], 0, p_image + (f_patch_y*2));
                         }
                         float2 p_packed_0_0, p_packed_1_0, p_packed_2_0, p_packed_3_0, p_packed_4_0, p_packed_5_0, p_packed_6_0, p_packed_7_0;
@@ -193,64 +200,64 @@ __kernel void k_partial_sums(
                         p_packed_6_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 12];
                         p_packed_7_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 14];
                         p_packed_8_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + 16];
-                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                            const int i_r = 0;
-                            const int i_p = f_r;
+                        for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const index_t i_r = 0;
+                            const index_t i_p = f_r;
                             vstore2(fma(p_packed_0_0, (float2)(p_image[f_r]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
-                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                            const int i_r = 0;
-                            const int i_p = f_r;
+                        for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const index_t i_r = 0;
+                            const index_t i_p = f_r;
                             vstore2(fma(p_packed_1_0, (float2)(p_image[f_r + 1]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
-                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                            const int i_r = 0;
-                            const int i_p = f_r;
+                        for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const index_t i_r = 0;
+                            const index_t i_p = f_r;
                             vstore2(fma(p_packed_2_0, (float2)(p_image[f_r + 2]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
-                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                            const int i_r = 0;
-                            const int i_p = f_r;
+                        for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const index_t i_r = 0;
+                            const index_t i_p = f_r;
                             vstore2(fma(p_packed_3_0, (float2)(p_image[f_r + 4]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
-                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                            const int i_r = 0;
-                            const int i_p = f_r;
+                        for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const index_t i_r = 0;
+                            const index_t i_p = f_r;
                             vstore2(fma(p_packed_4_0, (float2)(p_image[f_r + 5]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
-                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                            const int i_r = 0;
-                            const int i_p = f_r;
+                        for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const index_t i_r = 0;
+                            const index_t i_p = f_r;
                             vstore2(fma(p_packed_5_0, (float2)(p_image[f_r + 6]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
-                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                            const int i_r = 0;
-                            const int i_p = f_r;
+                        for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const index_t i_r = 0;
+                            const index_t i_p = f_r;
                             vstore2(fma(p_packed_6_0, (float2)(p_image[f_r + 8]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
-                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                            const int i_r = 0;
-                            const int i_p = f_r;
+                        for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const index_t i_r = 0;
+                            const index_t i_p = f_r;
                             vstore2(fma(p_packed_7_0, (float2)(p_image[f_r + 9]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
-                        for (int f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
-                            const int i_r = 0;
-                            const int i_p = f_r;
+                        for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
+                            const index_t i_r = 0;
+                            const index_t i_p = f_r;
                             vstore2(fma(p_packed_8_0, (float2)(p_image[f_r + 10]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
                         }
                     }
                 }
                 { /* map out_mo, map out_y, map out_x, map out_mi: L0, 8 iterations, one each */
-                    const int f_out_mo = get_local_id(0);
-                    const int i_out_mo = 0;
-                    const int i_out_y = f_out_mo/2;
-                    const int i_out_x = 0;
-                    const int i_out_mi = f_out_mo%2;
-                    for (int f_out_m = 0; f_out_m < 4; ++f_out_m) { /* map out_m, map out_v, map out_r, map out_p: S */
-                        const int i_out_m = 0;
-                        const int i_out_v = f_out_m/2;
-                        const int i_out_r = 0;
-                        const int i_out_p = f_out_m%2;
+                    const index_t f_out_mo = get_local_id(0);
+                    const index_t i_out_mo = 0;
+                    const index_t i_out_y = f_out_mo/2;
+                    const index_t i_out_x = 0;
+                    const index_t i_out_mi = f_out_mo%2;
+                    for (index_t f_out_m = 0; f_out_m < 4; ++f_out_m) { /* map out_m, map out_v, map out_r, map out_p: S */
+                        const index_t i_out_m = 0;
+                        const index_t i_out_v = f_out_m/2;
+                        const index_t i_out_r = 0;
+                        const index_t i_out_p = f_out_m%2;
                         if (i_out_r + i_out_y + i_tile_y*4 < 6) {
                             g_partial_sums[i_block*192 + i_group*384 + i_image*384 + i_out_m*96 + i_out_mi*96 + i_out_mo*192 + i_out_p + i_out_r*8 + i_out_v*48 + i_out_x*2 + i_out_y*8 + i_split*384 + i_tile_x*2 + i_tile_y*32] = p_sum[i_out_m*2 + i_out_p*2 + i_out_r*4 + i_out_v + i_out_x*4];
                         }
@@ -282,14 +289,14 @@ __kernel void k_convolution(
     __global float *restrict g_convolution)
 {
     { /* map sum_n, map sum_gm, map sum_h, map sum_w: G0, 384 iterations, one each */
-        const int f_sum_n = get_global_id(0);
-        const int i_sum_n = 0;
-        const int i_sum_gm = f_sum_n/48;
-        const int i_sum_h = (f_sum_n/8)%6;
-        const int i_sum_w = f_sum_n%8;
+        const index_t f_sum_n = get_global_id(0);
+        const index_t i_sum_n = 0;
+        const index_t i_sum_gm = f_sum_n/48;
+        const index_t i_sum_h = (f_sum_n/8)%6;
+        const index_t i_sum_w = f_sum_n%8;
         float p_sum;
         p_sum = 0.0f;
-        for (int r_part = 0; r_part < (c_C/((c_C/c_sp))); ++r_part) { /* reduce */
+        for (index_t r_part = 0; r_part < (c_C/((c_C/c_sp))); ++r_part) { /* reduce */
             p_sum = (p_sum + g_partial_sums[f_sum_n + r_part*384]);
         }
         g_convolution[i_sum_gm + i_sum_h*64 + i_sum_n*384 + i_sum_w*8] = p_sum;

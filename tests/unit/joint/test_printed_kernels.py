@@ -39,7 +39,7 @@ def test_private_bytes_are_those_alive_at_once():
         "    float4 p_c_0, p_c_1;",
         "    const float4 lanes_1 = vload4(0, g_x);",
         "}",
-        "for (int i_2 = 0; i_2 < 4; ++i_2) { /* map 2: S */",
+        "for (index_t i_2 = 0; i_2 < 4; ++i_2) { /* map 2: S */",
         "    float p_d_0, p_d_1;",
         "}",
     )
@@ -52,9 +52,9 @@ BARRIER = "    barrier(CLK_LOCAL_MEM_FENCE);"
 @pytest.mark.parametrize(
     "head",
     [
-        "for (int i_1 = 0; i_1 < 3; ++i_1) { /* reduce */",
-        "if ((int)get_group_id(0) < 3) { /* map 1: W0, of 4 */",
-        "if ((int)get_group_id(0) + 4 < 7) { /* map 1: W0 */",
+        "for (index_t i_1 = 0; i_1 < 3; ++i_1) { /* reduce */",
+        "if ((index_t)get_group_id(0) < 3) { /* map 1: W0, of 4 */",
+        "if ((index_t)get_group_id(0) + 4 < 7) { /* map 1: W0 */",
         "{ /* map 1: L0, 8 iterations, one each */",
     ],
 )
@@ -66,9 +66,9 @@ def test_a_barrier_that_all_meet_is_counted(head: str):
 @pytest.mark.parametrize(
     "head",
     [
-        "if ((int)get_local_id(0) < 3) {",
-        "if ((int)get_local_id(0) + 8 < 15) {",
-        "if ((int)get_global_id(0) < 15) {",
+        "if ((index_t)get_local_id(0) < 3) {",
+        "if ((index_t)get_local_id(0) + 8 < 15) {",
+        "if ((index_t)get_global_id(0) < 15) {",
         "if (i_1 >= 0 && i_1 < 5) {",
     ],
 )
@@ -79,8 +79,8 @@ def test_a_barrier_that_some_miss_is_found(head: str):
 
 @pytest.mark.parametrize("level", ["local", "global", "group"])
 def test_a_guard_that_some_work_items_do_not_pass_is_found_where_a_barrier_follows(level: str):
-    rounds = "for (int n_i_1 = 0; n_i_1 < 2; ++n_i_1) { /* map 1 */"
-    index = f"    const int i_1 = get_{level}_id(0) + n_i_1*8;"
+    rounds = "for (index_t n_i_1 = 0; n_i_1 < 2; ++n_i_1) { /* map 1 */"
+    index = f"    const index_t i_1 = get_{level}_id(0) + n_i_1*8;"
     guard = "if (i_1 >= 15) continue;"
     found = kernel(rounds, index, f"    {guard}", BARRIER, "}")
     assert found.divergent == ([] if level == "group" else [guard])

@@ -94,7 +94,7 @@ def test_one_parallel_iteration_is_run_by_one_thread() -> None:
     space = strict_space(subject, sequential_fusion=False)
     chosen = assignment(space, "B A U I", "G0 G0 S S", (8, 1, 1))
     if check(space, chosen) == ():
-        assert "if ((int)get_global_id(0) < 1)" in generate_kernels(subject, chosen).source
+        assert "if ((index_t)get_global_id(0) < 1)" in generate_kernels(subject, chosen).source
 
 
 def test_global_threads_do_not_share_a_local_scalar() -> None:

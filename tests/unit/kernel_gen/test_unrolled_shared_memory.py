@@ -34,7 +34,7 @@ def case(accumulator: str) -> dict[str, Any]:
 
 def test_sums_in_shared_memory_have_no_pragma() -> None:
     source = case_of(case("to_global"), DEVICE).plan.source
-    assert "for (int r_row = 0;" in source
+    assert "for (index_t r_row = 0;" in source
     assert "#pragma unroll" not in source
 
 
