@@ -157,15 +157,7 @@ class Store:
             row = session.get(CandidateRow, candidate_id)
             if row is None:
                 raise _absent("candidate", candidate_id)
-            return CandidateRecord(
-                program_hash=row.program_hash,
-                parameters=row.parameters,
-                mapping=row.mapping,
-                local_sizes=row.local_sizes,
-                source_hash=row.source_hash,
-                memory_bytes=row.memory_bytes,
-                nestmap_version=row.nestmap_version,
-            )
+            return stored_candidate(row)
 
     def measured_candidates(self, study: Study) -> set[str]:
         """Ids of the candidates that a resumed study need not run again."""
@@ -264,6 +256,19 @@ def stored_study(row: StudyRow) -> Study:
         label=row.label,
         variant=row.variant,
         created_at=row.created_at,
+    )
+
+
+def stored_candidate(row: CandidateRow) -> CandidateRecord:
+    """A row of candidates as a value."""
+    return CandidateRecord(
+        program_hash=row.program_hash,
+        parameters=row.parameters,
+        mapping=row.mapping,
+        local_sizes=row.local_sizes,
+        source_hash=row.source_hash,
+        memory_bytes=row.memory_bytes,
+        nestmap_version=row.nestmap_version,
     )
 
 

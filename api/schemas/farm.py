@@ -5,14 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+)
 
 from api.schemas.solving import Seed, Strict, Subject
-from api.schemas.types import Number, Whole
+from api.schemas.types import Flag, Number, Whole
 from db.farm.identifiers import BOARD_PREFIX, RUN_PREFIX
 from db.farm.run_records import Run
 
 DEFAULT_CANDIDATES = 100
+_LEARNING = ("auto", "guided")
 MAX_VARIANTS = 16
 MAX_STAND_INS = 255
 
@@ -73,6 +81,11 @@ class RunRequest(Strict):
         "(`guided`, which `auto` is), by the predictions of the analytic model alone "
         "(`analytic`), or at random",
     )
+    transfer: Flag = Field(
+        default=False,
+        description="`guided` and `auto` only: learn first from what runs on the device that had "
+        "ended before measured of other layers; a run without any such fails",
+    )
     seed: Seed = 0
     protocol: Annotated[dict[str, Whole | Number], Field(max_length=20)] | None = Field(
         default=None, description="How a candidate is measured: `warmup`, `repetitions`, …"
@@ -84,12 +97,21 @@ class RunRequest(Strict):
         default=4, ge=1, le=1_000, description="More are proposed when fewer wait"
     )
 
+    @field_validator("transfer")
+    @classmethod
+    def _for_what_learns(cls, transfer: bool, info: ValidationInfo) -> bool:
+        if transfer and info.data.get("strategy", "auto") not in _LEARNING:
+            raise ValueError(f"only the strategies {' and '.join(_LEARNING)} learn")
+        return transfer
+
     def for_proposers(self, subject: dict[str, Any]) -> dict[str, Any]:
         """What is kept with the run for whoever proposes its candidates; ``subject`` is the
         resolved one (nestmap/tasks/run_requests.py reads it)."""
         fields = self.model_dump(
             include={"variants", "mode", "strategy", "seed", "protocol"}, exclude_none=True
         )
+        if self.transfer:
+            fields["transfer"] = True
         if self.stand_ins:
             fields["stand_ins"] = self.stand_ins
         return {"subject": subject, **fields}

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from db.farm.checking import checked_hash, checked_integer, checked_limit, checked_text
 from db.records import CandidateRecord, StoredProgram, Study
-from db.store import stored_study
+from db.store import stored_candidate, stored_study
 from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
 from db.transactions import Transactions
 
@@ -66,15 +66,4 @@ class Catalogue:
         checked_integer("candidates", len(wanted), 0, MOST_CANDIDATES)
         rows = select(CandidateRow).where(CandidateRow.id.in_(wanted))
         with self._transactions.read() as session:
-            return {
-                row.id: CandidateRecord(
-                    program_hash=row.program_hash,
-                    parameters=row.parameters,
-                    mapping=row.mapping,
-                    local_sizes=row.local_sizes,
-                    source_hash=row.source_hash,
-                    memory_bytes=row.memory_bytes,
-                    nestmap_version=row.nestmap_version,
-                )
-                for row in session.scalars(rows)
-            }
+            return {row.id: stored_candidate(row) for row in session.scalars(rows)}

@@ -192,3 +192,15 @@ class RunHistory:
     measured: Mapping[tuple[int, str], Outcome]
     open_candidates: frozenset[tuple[int, str]]
     lost_candidates: frozenset[tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierStudy:
+    """A variant that another run measured; ``label`` is that run's, ``program_json`` the program
+    as it is stored."""
+
+    label: str
+    program_json: str
+    variant: str
+    mode: str
+    measured: tuple[tuple[CandidateRecord, Outcome], ...]

@@ -17,6 +17,7 @@ from db.farm.checking import (
     checked_number,
     checked_text,
 )
+from db.farm.earlier import earlier_studies
 from db.farm.errors import AbsentError, ConflictError, absent
 from db.farm.idempotency import Responder, once
 from db.farm.identifiers import RUN_PREFIX, new_identifier
@@ -32,7 +33,15 @@ from db.farm.lifecycle import (
 from db.farm.paging import before
 from db.farm.records import IdempotencyKey, Keyset
 from db.farm.rows import run_of
-from db.farm.run_records import Accepted, DeviceState, NewRun, OwnedStudy, Run, RunHistory
+from db.farm.run_records import (
+    Accepted,
+    DeviceState,
+    EarlierStudy,
+    NewRun,
+    OwnedStudy,
+    Run,
+    RunHistory,
+)
 from db.farm.states import BoardState, EventKind, JobKind, JobState, RunState
 from db.farm.tables import BoardRow, JobRow, RunBoardRow, RunRow, RunStudyRow
 from db.tables import DeviceRow, MeasurementRow, StudyRow
@@ -226,6 +235,15 @@ class Runs:
                 open_candidates=frozenset(waiting),
                 lost_candidates=frozenset(lost),
             )
+
+    def earlier(self, run_id: str, *, most: int, of_a_study: int) -> tuple[EarlierStudy, ...]:
+        """What the run's board had measured of other subjects before the run was made, the
+        latest first: ``most`` candidates, ``of_a_study`` of each study at most. Always the same."""
+        with self._transactions.read() as session:
+            row = session.get(RunRow, run_id)
+            if row is None:
+                raise absent("run", run_id)
+            return tuple(earlier_studies(session, row, most, of_a_study))
 
 
 def _check(new: NewRun) -> None:

@@ -45,6 +45,7 @@ class RemoteRun:
     budget: Budget
     seed: int
     strategy: str
+    transfer: bool
     detach: bool
 
 
@@ -64,6 +65,9 @@ def tune_there(
         "strategy": wanted.strategy,
         "stand_ins": stand_ins,
     }
+    if wanted.transfer:
+        # Not otherwise: a service of an earlier release does not know the field.
+        question["transfer"] = True
     document = first.to_json()
     if first.layer is not None:
         document = first.layer.to_json()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NULL_DEVICE = "null"
 STRATEGIES = ("guided", "analytic", "random")
 #: What a service's runs know nothing of.
-_LOCAL_OPTIONS = ("db", "memory", "fastest", "finalists", "baselines", "constants", "transfer")
+_LOCAL_OPTIONS = ("db", "memory", "fastest", "finalists", "baselines", "constants")
 
 
 def tune(
@@ -70,7 +70,11 @@ def tune(
         typer.Option(help="The analytic model's, as `nestmap devices calibrate --out` writes."),
     ] = None,
     transfer: Annotated[
-        bool, typer.Option(help="guided: learn first what the store holds of other layers.")
+        bool,
+        typer.Option(
+            help="guided: learn first what the store (of a service: the device's runs) holds of "
+            "other layers."
+        ),
     ] = False,
     finalists: Annotated[
         int, typer.Option(min=0, max=16, help="So many of the fastest run once more, in turns.")
@@ -127,7 +131,9 @@ def tune(
         refuse_remote(**given_on_command_line(context, *_LOCAL_OPTIONS))
         with service, asking():
             subjects = _subjects(first, variant, device_of(service, device)["facts"])
-            wanted = RemoteRun(subjects, device, stand_in or (), budget, seed, strategy, detach)
+            wanted = RemoteRun(
+                subjects, device, stand_in or (), budget, seed, strategy, transfer, detach
+            )
             result, run = tune_there(service, wanted, ProgressDisplay(terminal, budget))
         if result is None:
             raise typer.Exit(ExitCode.INTERRUPTED)

@@ -95,6 +95,7 @@ class RunQuestion(TypedDict, total=False):
     variants: Sequence[str] | None
     mode: Literal["strict", "paper"]
     strategy: str
+    transfer: bool
     seed: int
     protocol: Mapping[str, float] | None
     budget: Mapping[str, float | None]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from db.farm.records import Board
 from db.farm.run_records import (
     ArtifactContent,
     DeviceState,
+    EarlierStudy,
     OwnedStudy,
     Proposal,
     ProposedCandidate,
@@ -24,11 +26,16 @@ from db.farm.run_records import (
 )
 from db.records import CandidateRecord
 from mapper.errors import InputError, NestmapError, StoreError
+from mapper.measurement import Timed
 from worker.measuring.wire import outcome_to_json
 
 #: A batch is at least as large as what may be waiting, so that what is told of it is complete.
 MOST_CANDIDATES = 64
 _LEAST_CANDIDATES = 4
+#: Candidates of earlier runs that a run with ``transfer`` learns from: a new child describes each
+#: of them again, in tens of milliseconds, before it proposes anything.
+MOST_EARLIER = 600
+MOST_OF_A_STUDY = 60
 
 
 class NotSeenError(NestmapError):
@@ -44,16 +51,24 @@ async def propose(job: Job, farm: Farm, pool: SolverPool, limits: SolverLimits) 
     if job.run_id is None:
         raise InputError("a propose job without a run")
     history = await asyncio.to_thread(farm.runs.history, job.run_id)
+    earlier: tuple[EarlierStudy, ...] = ()
+    if history.run.request.get("transfer"):
+        earlier = await asyncio.to_thread(
+            partial(farm.runs.earlier, job.run_id, most=MOST_EARLIER, of_a_study=MOST_OF_A_STUDY)
+        )
     board = await asyncio.to_thread(farm.boards.board, history.run.board_id)
     if board.profile is None and not board.facts:
         raise NotSeenError(f"device {board.id} has not called yet, so nothing is known of it")
     with tempfile.TemporaryDirectory(prefix="nestmap-propose-") as folder:
-        answer = await pool.ask(propose_request(history, board, folder), limits)
+        answer = await pool.ask(propose_request(history, board, folder, earlier), limits)
         return await asyncio.to_thread(_proposal, answer.items, answer.end, Path(folder))
 
 
-def propose_request(history: RunHistory, board: Board, spool: str) -> dict[str, Any]:
-    """What a child is asked: all that the store knows of a run."""
+def propose_request(
+    history: RunHistory, board: Board, spool: str, earlier: Sequence[EarlierStudy] = ()
+) -> dict[str, Any]:
+    """What a child is asked: all that the store knows of a run, and of those ``earlier`` that it
+    learns from."""
     run = history.run
     state = history.strategy_state if isinstance(history.strategy_state, dict) else {}
     variant_of = _variants(history.studies, state)
@@ -68,9 +83,34 @@ def propose_request(history: RunHistory, board: Board, spool: str) -> dict[str, 
         "run_id": run.id,
         "run": dict(run.request),
         "device": {"profile": _profile(board), "facts": _texts(board.facts)},
-        "history": {"measured": measured, "lost": lost, "state": state},
+        "history": {
+            "measured": measured,
+            "lost": lost,
+            "state": state,
+            "earlier": [_earlier(study) for study in earlier],
+        },
         "count": _count(history),
         "spool": spool,
+    }
+
+
+def _earlier(study: EarlierStudy) -> dict[str, Any]:
+    return {
+        "name": f"{study.label}/{study.variant}",
+        "program": json.loads(study.program_json),
+        "mode": study.mode,
+        "measured": [
+            [_chosen(record), outcome.time_ms if isinstance(outcome, Timed) else None]
+            for record, outcome in study.measured
+        ],
+    }
+
+
+def _chosen(record: CandidateRecord) -> dict[str, Any]:
+    return {
+        "mapping": record.mapping,
+        "parameters": record.parameters,
+        "local_sizes": record.local_sizes,
     }
 
 

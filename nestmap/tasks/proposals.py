@@ -8,6 +8,7 @@ sends such requests: no client of the API can.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -17,12 +18,14 @@ from mapper.constraint_rules.predicate import ParameterVariable
 from mapper.errors import InputError, Problem
 from mapper.measurement import Timed
 from nestmap.tasks.context import Context
+from nestmap.tasks.earlier_runs import learned_from
 from nestmap.tasks.replies import Replies
 from nestmap.tasks.request_fields import Envelope, read_device
 from nestmap.tasks.run_requests import ProposeRequest, read_propose
 from nestmap.tasks.run_search import RunSearch, Variant
 from nestmap.tasks.workload_files import SOURCE, Spool, artifacts_of, workload_json
 from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.policy import device_identity
 
 JOB_SCHEMA = "nestmap/measure-job/1"
@@ -36,14 +39,7 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
     profile = variants[0].part.request.device
     search = context.searches.take(request.key, sizes)
     if search is None:
-        search = RunSearch(
-            variants,
-            profile,
-            request.facts,
-            request.run.strategy,
-            request.run.seed,
-            context.watch,
-        )
+        search = _new_search(request, variants, context, replies)
     search.use(context.watch)
     # What was proposed by others since.
     for place in range(len(search.batches), len(sizes)):
@@ -73,6 +69,20 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
         }
     )
     context.searches.keep(request.key, search)
+
+
+def _new_search(
+    request: ProposeRequest, variants: Sequence[Variant], context: Context, replies: Replies
+) -> RunSearch:
+    run, profile = request.run, variants[0].part.request.device
+    learned: LearnedModel | None = None
+    if run.transfer:
+        programs = [variant.program_hash for variant in variants]
+        earlier = request.known.earlier
+        learned = learned_from(earlier, profile, programs, run.seed, context, replies)
+    return RunSearch(
+        variants, profile, request.facts, run.strategy, run.seed, context.watch, learned
+    )
 
 
 def _variant(request: ProposeRequest, name: str | None, context: Context) -> Variant:

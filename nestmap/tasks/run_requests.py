@@ -23,12 +23,14 @@ from worker.measuring.wire import BadMessage, outcome_from_json
 
 SUBJECT = "subject"
 OWN_FIELDS = (
-    "variants", "mode", "seed", "strategy", "protocol", "pin", "forbid", "timeout_s",
+    "variants", "mode", "seed", "strategy", "transfer", "protocol", "pin", "forbid", "timeout_s",
 )  # fmt: skip
 #: What the API keeps of a request beside what a proposal needs.
 OTHER_FIELDS = ("schema", "device", "budget", "label", "priority", "low_water", "stand_ins")
 #: ``auto`` leaves the choice to us.
 STRATEGIES = ("auto", "guided", "analytic", "random")
+#: Those that can learn first what other runs measured.
+LEARNING = ("auto", "guided")
 MOST_TIMEOUT_S = 6 * 3600.0
 MOST_VARIANTS = 16
 MOST_CANDIDATES = 64
@@ -47,19 +49,32 @@ class RunRequest:
     mode: Mode
     seed: int = 0
     strategy: str = "auto"
+    transfer: bool = False
     protocol: Protocol = TUNING_PROTOCOL
     restrictions: RestrictionTexts = NOTHING
     timeouts: TimeoutPolicy = DEFAULT_TIMEOUTS
 
 
 @dataclass(frozen=True, slots=True)
+class Earlier:
+    """A program that another run measured: what was chosen (:func:`chosen_json`), with its time
+    in ms, None where it failed."""
+
+    name: str
+    program: JsonObject
+    mode: Mode
+    measured: tuple[tuple[JsonObject, float | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """What the store knows: ``outcomes`` of measured candidates, those ``lost``; ``state`` is
-    what the last proposal left for this one."""
+    what the last proposal left for this one; ``earlier`` what other runs measured."""
 
     outcomes: Mapping[Place, Outcome]
     lost: frozenset[Place]
     state: JsonObject
+    earlier: tuple[Earlier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +130,12 @@ def read_run(value: JsonObject, facts: Mapping[str, str]) -> RunRequest:
     strategy = value.get("strategy", "auto")
     if strategy not in STRATEGIES:
         reader.fail("/run/strategy", "no such strategy", kind_of(strategy), ", ".join(STRATEGIES))
+    transfer = value.get("transfer", False)
+    if not isinstance(transfer, bool):
+        reader.fail("/run/transfer", "not a truth value", kind_of(transfer), "true or false")
+    elif transfer and strategy not in LEARNING:
+        reader.fail("/run/transfer", "this strategy does not learn", str(strategy)[:80],
+                    ", ".join(LEARNING))  # fmt: skip
     pins, forbids = (
         reader.items(value.get(name) or [], f"/run/{name}", reader.text)
         for name in ("pin", "forbid")
@@ -131,6 +152,7 @@ def read_run(value: JsonObject, facts: Mapping[str, str]) -> RunRequest:
         read_mode(value.get("mode")),
         cast("int", seed),
         str(strategy),
+        bool(transfer),
         _protocol(value.get("protocol")),
         RestrictionTexts(pins, forbids),
         TimeoutPolicy(least_s, most_s, DEFAULT_TIMEOUTS.factor),
@@ -215,7 +237,28 @@ def _known(history: JsonObject, variants: int) -> Known:
             ) from error
     lost = frozenset(_place(entry, variants) for entry in _entries(history, "lost", 2))
     state = history.get("state")
-    return Known(outcomes, lost, cast("JsonObject", state) if isinstance(state, dict) else {})
+    return Known(
+        outcomes,
+        lost,
+        cast("JsonObject", state) if isinstance(state, dict) else {},
+        _earlier(history.get("earlier", [])),
+    )
+
+
+def _earlier(value: object) -> tuple[Earlier, ...]:
+    """Studies of the farm's own; InputError says which one is none."""
+    studies = cast("list[Any]", value if isinstance(value, list) else [value])
+    found: list[Earlier] = []
+    for number, study in enumerate(studies):
+        try:
+            measured = tuple((dict(chosen), time_ms) for chosen, time_ms in study["measured"])
+            program = dict(study["program"])
+            found.append(Earlier(str(study["name"]), program, Mode(study["mode"]), measured))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                Problem(f"/history/earlier/{number}", "not a study", str(error)[:200])
+            ) from error
+    return tuple(found)
 
 
 def _entries(history: JsonObject, name: str, length: int) -> list[list[object]]:

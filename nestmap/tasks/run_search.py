@@ -25,6 +25,7 @@ from nestmap.tasks.known_spaces import KnownPart
 from nestmap.tasks.run_requests import Place
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.guided import GuidedStrategy
+from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.starting_points import starting_candidates
 from nestmap.tuning.strategy import RandomStrategy, Source, Strategy
 
@@ -59,13 +60,15 @@ class RunSearch:
         strategy: str,
         seed: int,
         watch: Watch,
+        learned: LearnedModel | None = None,
     ) -> None:
         self._watch = watch
         self._variants = variants
         self.refused: list[str] = []
         self.batches: list[tuple[Candidate, ...]] = []
         self._told = 0
-        self._strategy = _strategy(strategy, self._sources(profile, facts), profile, seed, self)
+        sources = self._sources(profile, facts)
+        self._strategy = _strategy(strategy, sources, profile, seed, self, learned)
         self.exhausted = False
 
     def watch(self) -> Watch:
@@ -157,7 +160,12 @@ class Searches:
 
 
 def _strategy(
-    name: str, sources: Sequence[Source], profile: DeviceProfile, seed: int, search: RunSearch
+    name: str,
+    sources: Sequence[Source],
+    profile: DeviceProfile,
+    seed: int,
+    search: RunSearch,
+    learned: LearnedModel | None,
 ) -> Strategy:
     """The strategy of a name (run_requests.STRATEGIES)."""
     match name:
@@ -170,6 +178,7 @@ def _strategy(
                 search.refuse,
                 watch=search.watch,
                 analytic=name == "analytic",
+                learned=learned,
             )
         case "random":
             return RandomStrategy(sources, profile, seed, search.draw, search.refuse)

@@ -9,7 +9,7 @@ is learned is what makes a candidate faster than its siblings.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -161,18 +161,34 @@ def groups_of_store(
 
 def _group_of(store: Store, study: Study, device: DeviceProfile, most: int) -> Group:
     value = json.loads(store.program(study.program_hash).json_text)
+    measured = (
+        (
+            chosen_json(store.candidate(found.candidate_id)),
+            found.outcome.time_ms if isinstance(found.outcome, Timed) else None,
+        )
+        for found in store.measurements(study)[:most]
+    )
     subject = subject_of_document(value, study.label)
-    space = derive_space(subject, Mode(study.mode), device, DEFAULT_OPTIONS)
+    return group_of(f"{study.label}/{study.variant}", subject, Mode(study.mode), device, measured)
+
+
+def group_of(
+    name: str,
+    subject: Subject,
+    mode: Mode,
+    device: DeviceProfile,
+    measured: Iterable[tuple[Mapping[str, Any], float | None]],
+) -> Group:
+    """Candidates of a program on a device, as they were chosen (:func:`chosen_json`), with their
+    times in ms, None (or 0) where measuring failed. InputError for those that today's rules or
+    generator do not know."""
+    space = derive_space(subject, mode, device, DEFAULT_OPTIONS)
+    program_hash = subject.hash()
     rows: list[tuple[float, ...]] = []
     log_times: list[float] = []
-    for measured in store.measurements(study)[:most]:
-        chosen = chosen_json(store.candidate(measured.candidate_id))
-        assignment = assignment_from_json(space, chosen)
-        candidate = candidate_of(0, subject, study.program_hash, assignment)
+    for chosen, time_ms in measured:
+        assignment = assignment_from_json(space, dict(chosen))
+        candidate = candidate_of(0, subject, program_hash, assignment)
         rows.append(transfer_row(described(subject, candidate, device), device))
-        outcome = measured.outcome
-        if isinstance(outcome, Timed) and outcome.time_ms > 0:
-            log_times.append(float(np.log(outcome.time_ms)))
-        else:
-            log_times.append(np.inf)
-    return Group(f"{study.label}/{study.variant}", np.array(rows), np.array(log_times))
+        log_times.append(float(np.log(time_ms)) if time_ms else np.inf)
+    return Group(name, np.array(rows), np.array(log_times))

@@ -49,6 +49,8 @@ def test_a_run_is_created_with_its_location_and_can_be_read(service):
         ({"budget": {"candidates": 0}}, "/budget/candidates"),
         ({"budget": {"hours": 1}}, "/budget/hours"),
         ({"strategy": "luck"}, "/strategy"),
+        ({"strategy": "random", "transfer": True}, "/transfer"),
+        ({"transfer": 1}, "/transfer"),
         ({"seed": -1}, "/seed"),
         ({"seed": 1.5}, "/seed"),
         ({"priority": 101}, "/priority"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ def propose(
     reply = ask(
         kept, kind="propose", run_id="run", run={**RUN, **more.pop("run", {})},
         device={"profile": "pocl", "facts": FACTS}, count=more.pop("count", 3),
-        spool=str(spool), history={"state": state or {}, "measured": list(measured)}, **more,
+        spool=str(spool), history={
+            "state": state or {}, "measured": list(measured), "earlier": more.pop("earlier", []),
+        }, **more,
     )  # fmt: skip
     assert reply.problem is None, reply.problem
     return [i["candidate"] for i in reply.items if "candidate" in i], reply
@@ -81,6 +84,49 @@ def test_what_the_model_learned_is_the_same_whoever_proposes(tmp_path: Path):
     assert ids(others) != ids(new)
 
 
+def earlier_study(spool: Path, layer: dict[str, Any], slower: float) -> dict[str, Any]:
+    """20 candidates of another run, enough for a tree to split; times are powers of work-items."""
+    run = {"subject": {"document": layer}, "strategy": "random"}
+    candidates, reply = propose(spool, run=run, count=20)
+    (study,) = reply.end["studies"]
+    return {
+        "name": "earlier/high-level", "program": study["program"], "mode": "strict",
+        "measured": [
+            [
+                {name: c["record"][name] for name in ("mapping", "parameters", "local_sizes")},
+                work_items(c) ** slower,
+            ]
+            for c in candidates
+        ],
+    }  # fmt: skip
+
+
+def work_items(candidate: Any) -> float:
+    launches = candidate["payload"]["plan"]["launches"]
+    return float(sum(prod(launch["global_size"]) for launch in launches))
+
+
+def test_a_run_with_transfer_begins_with_what_was_fast_on_other_layers(tmp_path: Path):
+    wide = {**LAYER, "name": "wide", "height": 9, "width": 9}
+    asked: dict[str, Any] = {"run": {"transfer": True}, "count": 3}
+    few_fast, many_fast = (earlier_study(tmp_path, wide, slower) for slower in (1.0, -1.0))
+    few, _ = propose(tmp_path, **asked, earlier=[few_fast])
+    again, _ = propose(tmp_path, **asked, earlier=[few_fast])
+    assert ids(few) == ids(again)
+    many, _ = propose(tmp_path, **asked, earlier=[many_fast])
+    # Of the first candidates every other one is by what was learned.
+    assert sum(map(work_items, few[::2])) < sum(map(work_items, many[::2]))
+
+
+def test_a_run_with_transfer_fails_where_only_its_own_layer_was_measured(tmp_path: Path):
+    problem = ask(
+        None, kind="propose", run_id="run", run={**RUN, "transfer": True}, spool=str(tmp_path),
+        device={"profile": "pocl", "facts": FACTS},
+        history={"earlier": [earlier_study(tmp_path, LAYER, 1.0)]},
+    ).problem  # fmt: skip
+    assert "too few of any layer to learn from" in problem["problems"][0]["message"]
+
+
 def test_the_analytic_strategy_begins_with_what_it_predicts(tmp_path: Path):
     guided, analytic = (
         ids(propose(tmp_path, run={"strategy": strategy}, count=1)[0])
@@ -118,10 +164,13 @@ def test_inputs_are_written_once_a_run_and_sources_with_each_candidate(tmp_path:
     ("change", "field"),
     [
         ({"run": {**RUN, "seed": -1}}, "/run/seed"),
+        ({"run": {**RUN, "transfer": "yes"}}, "/run/transfer"),
+        ({"run": {**RUN, "transfer": True, "strategy": "random"}}, "/run/transfer"),
         ({"run": {**RUN, "protocol": {"warmup": "two"}}}, "/run/protocol/warmup"),
         ({"run": {**RUN, "timeout_s": 0}}, "/run/timeout_s"),
         ({"device": {"facts": {"device.name": "unheard of"}}}, "/device/profile"),
         ({"history": {"measured": [[9, "x", {}]]}}, "/history/measured/0"),
+        ({"history": {"earlier": [{"name": "x"}]}}, "/history/earlier/0"),
         ({"history": {"state": {"batches": "many"}}}, "/history/state/batches"),
         ({"spool": "/nowhere/at/all"}, "/spool"),
     ],
