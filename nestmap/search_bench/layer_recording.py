@@ -1,8 +1,9 @@
 """Recordings of layers: random candidates of a variant's space, each measured on a device.
 
-The space cannot be listed, so a recording holds a sample of it, drawn as ``nestmap sample`` draws
-and chosen by no search. Its document names layer, variant and device, from which the space is
-derived again, and keeps what ``nestmap tune`` knows of each candidate without running it.
+The space cannot be listed, so a recording holds a sample of it, chosen by no search: drawn as
+``nestmap sample`` draws, or, of a blocked variant, random tiles with codes that suit the device.
+Its document names layer, variant and device, from which the space is derived again, and keeps what
+``nestmap tune`` knows of each candidate without running it.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from mapper.layer_spec import LayerSpec
 from mapper.measurement import Outcome, Timed, outcome_kind
 from mapper.pipeline import Subject, derive_space, subject_of_layer
 from mapper.profiles import profile_from_json, profile_to_json
+from mapper.rewrites.catalogue import CHAINS
+from mapper.rewrites.families import family_of
 from mapper.search.candidates import SolvedCandidates
 from mapper.search.strategy import Choice
 from mapper.solver.space import Domain, Space
+from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 from nestmap.restrictions import option_name
 from nestmap.search_bench.recording import Recording
 from nestmap.seeds import derived_seed
@@ -83,7 +87,7 @@ def record_layer(
     started, rows = clock(), list[Row]()
     best_ms: float | None = None
     try:
-        for choice, candidate in _drawn(subject, space, seed):
+        for choice, candidate in _drawn(layer, subject, space, device, seed):
             if len(rows) >= points or clock() - started >= seconds:
                 break
             began = clock()
@@ -106,15 +110,17 @@ def record_layer(
     return recording_of(subject, layer, profile, device.facts(), space, rows)
 
 
-def _drawn(subject: Subject, space: Space, seed: int) -> Iterator[tuple[Choice, Candidate]]:
-    candidates = SolvedCandidates(space)
+def _drawn(
+    layer: LayerSpec, subject: Subject, space: Space, device: MeasuringDevice, seed: int
+) -> Iterator[tuple[Choice, Candidate]]:
+    draw = _draw(layer, subject, space, device)
     names = [name for name, _ in space.variables]
     program_hash = subject.hash()
     seen: set[str] = set()
     number = barren = 0
     while barren < _BARREN:
         barren += 1
-        for choice in candidates.draw(_DRAWN, derived_seed(seed, number) % 2**31):
+        for choice in draw(_DRAWN, derived_seed(seed, number) % 2**31):
             found = candidate_of(0, subject, program_hash, dict(zip(names, choice, strict=True)))
             # By what runs, not by what was chosen: different choices may have one kernel.
             if found.record.source_hash not in seen:
@@ -122,6 +128,24 @@ def _drawn(subject: Subject, space: Space, seed: int) -> Iterator[tuple[Choice, 
                 barren = 0
                 yield choice, found
         number += 1
+
+
+def _draw(
+    layer: LayerSpec, subject: Subject, space: Space, device: MeasuringDevice
+) -> Callable[[int, int], list[Choice]]:
+    """Draws so many candidates by a seed: uniform ones, but of a blocked variant such as its
+    searches begin with (:func:`nestmap.search_bench.side_by_side.draw_chunk`)."""
+    variant = subject.variant or ""
+    if variant not in CHAINS:
+        return SolvedCandidates(space).draw
+    names = [name for name, _ in space.variables]
+    profile, family = device.profile(), family_of(device.facts())
+
+    def draw(count: int, seed: int) -> list[Choice]:
+        proposals = BlockedProposals(layer, variant, subject, space, profile, family, seed)
+        return [tuple(found[name] for name in names) for found in proposals.propose(count)]
+
+    return draw
 
 
 def recording_of(
