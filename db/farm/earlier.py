@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
