@@ -11,11 +11,12 @@ import typer
 from nestmap.cli.output import Progress, note, write_json, write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mapper.layer_spec import LayerSpec
     from nestmap.search_bench.campaign import Run
     from nestmap.search_bench.recording import Recording
+    from nestmap.search_bench.tables import Summary
 
 _SAVE_EVERY = 10
 app = typer.Typer(help="Search strategies replayed on recorded spaces, and recording them.")
@@ -94,7 +95,7 @@ def search(
     from nestmap.search_bench.plots import write_plots
     from nestmap.search_bench.recording import read_recording
     from nestmap.search_bench.replay import Arena
-    from nestmap.search_bench.tables import summaries, table, verdict
+    from nestmap.search_bench.tables import overview, summaries, table, verdict
     from nestmap.space_bench.cases import ROOT
     from nestmap.space_bench.measuring import PEERS_PYTHON
     from nestmap.space_bench.results import facts_of_run
@@ -125,20 +126,28 @@ def search(
         write_json(value)
         return
     runs = list(done.values())
+    by_time: list[tuple[Recording, Sequence[Summary]]] = []
+    by_volume: list[tuple[Recording, Sequence[Summary]]] = []
     for _, recorded in recordings:
         arena = Arena.of(recorded)
         found = summaries(arena, runs, evaluations)
+        by_time.append((recorded, found))
         write_text(f"## {recorded.name}: best recorded time over best found\n")
         write_text(table(found, evaluations, best_peers=best_peers) + "\n")
         for line in verdict(found, evaluations):
             write_text(line)
         if recorded.memory_bytes.any():
             volumes = summaries(arena, runs, evaluations, front=True)
+            by_volume.append((recorded, volumes))
             write_text(f"\n## {recorded.name}: share of the best hypervolume (time, memory)\n")
             write_text(table(volumes, evaluations, best_peers=best_peers) + "\n")
         if plots is not None and found:
             for path in write_plots(plots, arena, runs, found):
                 note(f"wrote {path}")
+    for what, of_all in (("time", by_time), ("hypervolume (time, memory)", by_volume)):
+        if len(of_all) > 1:
+            write_text(f"\n## All recordings: the best {what}\n")
+            write_text(overview(of_all))
 
 
 @app.command()

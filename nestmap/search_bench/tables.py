@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from nestmap.search_bench.campaign import Run, curve_of
 from nestmap.search_bench.contestants import OWN
+from nestmap.search_bench.recording import Recording
 from nestmap.search_bench.replay import Arena, first_at
 
 Floats = NDArray[np.float64]
 POINTS = (25, 50, 100, 200)
 #: The share of the best time, and of the best hypervolume, that a search is to reach.
 SHARE = 0.95
+DEFAULT = "model-guided"
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,42 @@ def table(found: Sequence[Summary], evaluations: int, *, best_peers: int | None 
     return "\n".join(lines)
 
 
+def overview(found: Sequence[tuple[Recording, Sequence[Summary]]]) -> str:
+    """A line for each recording: how soon the default and the best of the peers came to
+    :data:`SHARE` of the best (evaluations; seconds of the recorded machine), with quartiles."""
+    share = f"{SHARE:.0%}"
+    heads = [
+        "recording", "device", "rows", f"from {share} of the best time on",
+        f"{DEFAULT} to {share}", "seconds", "best of the others", f"to {share}", "seconds",
+    ]  # fmt: skip
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    for recording, members in found:
+        near = int((recording.time_ms <= recording.best_ms / SHARE).sum())
+        cells = [recording.name, recording.device, str(recording.rows), str(near)]
+        own = default_of(members)
+        cells += ["–", "–"] if own is None else [_spread(own.reached), _spread(own.seconds)]
+        peers = [summary for summary in members if summary.project != OWN]
+        if peers:
+            best = min(peers, key=_lateness)
+            name = f"{best.project}: {best.search}"
+            cells += [name, _spread(best.reached), _spread(best.seconds)]
+        else:
+            cells += ["–"] * 3
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _lateness(summary: Summary) -> tuple[float, float]:
+    """The median, then the mean with what was never reached as one more than all evaluations."""
+    median = float(np.quantile(summary.reached, 0.5, method="nearest"))
+    return median, float(np.minimum(summary.reached, summary.curves.shape[1] + 1).mean())
+
+
+def default_of(found: Sequence[Summary]) -> Summary | None:
+    """What ``nestmap tune`` does, where it took part."""
+    return next((s for s in found if (s.project, s.search) == (OWN, DEFAULT)), None)
+
+
 def _quartiles(values: Floats) -> str:
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
@@ -127,7 +165,7 @@ def _spread(values: Floats) -> str:
 
 def verdict(found: Sequence[Summary], evaluations: int) -> list[str]:
     """Where the default stands beside the best peer, in a line for each number of evaluations."""
-    own = next((s for s in found if (s.project, s.search) == (OWN, "model-guided")), None)
+    own = default_of(found)
     peers = [s for s in found if s.project != OWN]
     if own is None or not peers:
         return []

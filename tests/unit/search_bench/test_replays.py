@@ -19,7 +19,7 @@ from nestmap.search_bench.peers.repair import nearest_row
 from nestmap.search_bench.plots import write_plots
 from nestmap.search_bench.recording import Recording, read_recording, write_recording
 from nestmap.search_bench.replay import Arena, first_at, quality, volume
-from nestmap.search_bench.tables import summaries, table, verdict
+from nestmap.search_bench.tables import overview, summaries, table, verdict
 from nestmap.space_bench.cases import ROOT
 from nestmap.tuning.descriptions import COLUMNS
 from tests.unit.tuning.fakes import TINY, ScriptedDevice, timed
@@ -142,6 +142,11 @@ def test_tables_and_plots_say_who_reached_what(arena: Arena, tmp_path: Path) -> 
     assert verdict(found, 25) == [
         "at 25: 1.000, level with 1.000 (optuna: tpe); means 1.000 and 1.000"
     ]
+    assert overview([(arena.recording, found)]).splitlines()[-1] == (
+        f"| {arena.recording.name} | {arena.recording.device} | {POINTS} | 1 | 3 (3 to 3) | "
+        "0 (0 to 0) | optuna: tpe | 1 (1 to 1) | 0 (0 to 0) |"
+    )
+    assert overview([(arena.recording, found[2:])]).endswith("| – | – | – | – | – |")
     paths = write_plots(tmp_path, arena, runs, found)
     assert len(paths) == 3
     assert all(path.read_text().startswith("<svg") for path in paths)
