@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from sklearn.ensemble import ExtraTreesRegressor  # pyright: ignore[reportMissingTypeStubs]
 
 from mapper.search.features import Features
 from mapper.search.gaussian_process import GaussianProcess
 from mapper.search.learner import Learner, Model, View
-from mapper.search.trees import Forest
+from mapper.search.trees import TREES, Forest
 from tests.unit.search.spaces import limited_space
 
 
@@ -18,6 +21,20 @@ def _points(count: int, seed: int) -> np.ndarray:
 
 def _function(points: np.ndarray) -> np.ndarray:
     return np.sin(2 * points[:, 0]) + 0.5 * points[:, 1]
+
+
+def test_the_forest_has_the_trees_of_scikit_learn() -> None:
+    random = np.random.default_rng(1)
+    points, noise = random.normal(size=(20, 70)), random.random(20)
+    values = points[:, 0] + 0.1 * random.normal(size=20)
+    forest = Forest(4)
+    forest.fit(points, values, noise, 0)
+    means, deviations = forest.predict(points)
+    theirs: Any = ExtraTreesRegressor(TREES, min_samples_leaf=2, random_state=5)
+    theirs.fit(points, values, sample_weight=1 / (1 + noise))
+    each = np.stack([tree.predict(points) for tree in theirs.estimators_])
+    assert np.array_equal(means, each.mean(axis=0))
+    assert np.array_equal(deviations, np.maximum(each.std(axis=0), 1e-6))
 
 
 @pytest.mark.parametrize("model", [GaussianProcess(4), Forest(0)], ids=["process", "forest"])
