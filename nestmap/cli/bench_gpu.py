@@ -51,7 +51,7 @@ LayoutOption = Annotated[
     str | None, typer.Option(help="NCHW, NHWC, NCHW16c: what input and output are in.")
 ]
 
-DEFAULT_VARIANTS = ("tiled", "tiled-slices", "tiled-split")
+DEFAULT_VARIANTS = ("tiled", "tiled-slices", "tiled-split", "tiled-vectors-slices")
 
 
 def gpu(

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from mapper.ast_model.bounded_json import kind_of, loads_bounded
@@ -78,30 +79,40 @@ def tune_layers(
 ) -> None:
     """Search for every layer in turn; after each its records are in ``folder``.
 
+    What a variant cannot compute is said and left out; InputError if nothing is left.
     Ctrl-C ends the search of one layer with its best in the records; a second one ends all.
     """
     with Pool(device, how.workers, how.deadlines) as pool:
         state = pool.device()
         assert state.profile is not None
         name = device_folder(state.facts)
+        refused: list[Problem] = []
+        searched = False
         with Journal(how.journal, state.facts) as journal:
-            for layer in layers:
-                known = read_records(folder, name)
-                for variant in how.variants:
-                    listener = _Talker(say)
+            for layer, variant in product(layers, how.variants):
+                try:
                     wanted = quest(layer, variant, state.profile, how.wish)
-                    found = search(
-                        wanted,
-                        pool,
-                        journal,
-                        how.budget,
-                        known=known,
-                        seed=how.seed,
-                        listener=listener,
-                    )
-                    listener.last()
-                    write_records(folder, name, found)
-                    _say_best(layer, variant, found, say)
+                except InputError as error:
+                    refused += error.problems
+                    say(f"{layer.name} {variant}: left out: {error.problems[0]}")
+                    continue
+                searched = True
+                known = read_records(folder, name)
+                listener = _Talker(say)
+                found = search(
+                    wanted,
+                    pool,
+                    journal,
+                    how.budget,
+                    known=known,
+                    seed=how.seed,
+                    listener=listener,
+                )
+                listener.last()
+                write_records(folder, name, found)
+                _say_best(layer, variant, found, say)
+        if not searched:
+            raise InputError(dict.fromkeys(refused))
 
 
 def _say_best(
