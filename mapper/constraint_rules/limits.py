@@ -138,7 +138,7 @@ def expanded_bytes(buffer: Buffer, loops: tuple[Loop, ...]) -> IntTerm:
 
 def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constraint]:
     live: dict[tuple[int, ...], tuple[list[IntTerm], list[str], tuple[Loop, ...]]] = {}
-    declared = _private_buffers(kernel)
+    declared = private_buffers(kernel)
     ahead = {tuple(id(loop) for loop in loops): (term, loops) for loops, term in stages(kernel)}
     for loops in (*(loops for _, loops in declared), *(loops for _, loops in ahead.values())):
         key = tuple(id(loop) for loop in loops)
@@ -147,7 +147,7 @@ def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constr
             for buffer, scope in declared
             if tuple(id(loop) for loop in scope) == key[: len(scope)]
         ]
-        terms = [multiply(FLOAT_BYTES, *_lengths_in_a_thread(kernel, buffer)) for buffer in alive]
+        terms = [multiply(FLOAT_BYTES, *lengths_in_a_thread(kernel, buffer)) for buffer in alive]
         # What a reduce around it has loaded ahead is alive as well.
         depths = range(1, len(key) + 1)
         terms += [multiply(FLOAT_BYTES, ahead[key[:d]][0]) for d in depths if key[:d] in ahead]
@@ -167,9 +167,9 @@ def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constr
 def _stacked_bytes(kernel: LoopKernel, device: str, most: int) -> Iterator[Constraint]:
     """All private buffers, alive or not, where a device has each on a stack for itself."""
     terms: list[IntTerm] = []
-    declared = _private_buffers(kernel)
+    declared = private_buffers(kernel)
     for buffer, _ in declared:
-        elements = multiply(*_lengths_in_a_thread(kernel, buffer))
+        elements = multiply(*lengths_in_a_thread(kernel, buffer))
         few = compare(Relation.LE, elements, MAX_REGISTERS)
         terms.append(multiply(FLOAT_BYTES, select(few, _STACKED_COPIES, 1), elements))
     terms += [multiply(FLOAT_BYTES * _STACKED_COPIES, term) for _, term in stages(kernel)]
@@ -185,7 +185,7 @@ def _stacked_bytes(kernel: LoopKernel, device: str, most: int) -> Iterator[Const
         )
 
 
-def _private_buffers(kernel: LoopKernel) -> list[tuple[Buffer, tuple[Loop, ...]]]:
+def private_buffers(kernel: LoopKernel) -> list[tuple[Buffer, tuple[Loop, ...]]]:
     """The private buffers of a kernel, each with the loops around its declaration."""
     return [
         (statement.buffer, loops)
@@ -194,7 +194,7 @@ def _private_buffers(kernel: LoopKernel) -> list[tuple[Buffer, tuple[Loop, ...]]
     ]
 
 
-def _lengths_in_a_thread(kernel: LoopKernel, buffer: Buffer) -> list[IntTerm]:
+def lengths_in_a_thread(kernel: LoopKernel, buffer: Buffer) -> list[IntTerm]:
     """The lengths of a private buffer's dimensions, 1 where it is spread over work-items."""
     lengths = [term_of(n, {}) for n in buffer.dimensions]
     if not buffer.spread:

@@ -28,9 +28,9 @@ from mapper.schedule import ScheduleCode
 
 Floats = NDArray[np.float64]
 #: Work-groups that a compute unit holds at most, whatever they need.
-_MOST_RESIDENT = 16
+MOST_RESIDENT = 16
 #: Private bytes of a work-item that are sure to be registers.
-_REGISTER_BYTES = 512
+REGISTER_BYTES = 512
 DEFAULT_LANES = 16
 
 
@@ -121,7 +121,7 @@ def _counts(traffic: Traffic, launch: Launch, device: DeviceProfile, lanes: int)
     most = -(-groups // device.compute_units)
     idle = -(-group // lanes) * lanes / group
     share = most / groups
-    spills = max(0.0, launch.private_bytes - _REGISTER_BYTES) / max(1, launch.private_bytes)
+    spills = max(0.0, launch.private_bytes - REGISTER_BYTES) / max(1, launch.private_bytes)
     return Counts(
         1.0,
         float(waves),
@@ -138,13 +138,17 @@ def resident_groups(launch: Launch, device: DeviceProfile) -> int:
     """Work-groups that a compute unit holds at once: limited by local bytes, by registers, by
     work-items, and never more than 16."""
     group = prod(launch.local_size)
-    limits = [_MOST_RESIDENT, max(1, 2 * device.max_work_group_size // group)]
+    limits = [MOST_RESIDENT, max(1, 2 * device.max_work_group_size // group)]
     if launch.local_bytes:
         limits.append(max(1, device.local_bytes // launch.local_bytes))
     if launch.private_bytes:
-        registers = device.private_bytes * device.max_work_group_size // 4
-        limits.append(max(1, registers // (launch.private_bytes * group)))
+        limits.append(max(1, register_bytes(device) // (launch.private_bytes * group)))
     return min(limits)
+
+
+def register_bytes(device: DeviceProfile) -> int:
+    """Bytes that all work-items of a compute unit may keep together."""
+    return device.private_bytes * device.max_work_group_size // 4
 
 
 def predicted_ms(counts: Counts, constants: DeviceConstants) -> float:

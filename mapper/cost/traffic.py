@@ -65,7 +65,7 @@ def traffic_of(kernel: LoopKernel, codes: Mapping[str, ScheduleCode]) -> Traffic
             times *= trip
             if code is not None and code.vector_width:
                 width = code.vector_width
-        operations += times * _operations(statement.value)
+        operations += times * operations_of(statement.value)
         neighbour = _along_neighbours(loops, codes)
         accesses = [(load.buffer, load.indices) for load in loads(statement.value)]
         accesses.append((statement.buffer, statement.indices))
@@ -129,18 +129,18 @@ def _place(buffer: Buffer, indices: tuple[Expr, ...], variable: str, value: int)
     return position
 
 
-def _operations(value: Value) -> int:
+def operations_of(value: Value) -> int:
     """Operators in a value: ``fma`` is two, the sum over a vector's lanes is one."""
     match value:
         case Constant() | Load():
             return 0
         case Guarded():
-            return _operations(value.value)
+            return operations_of(value.value)
         case LaneSum():
-            return 1 + _operations(value.value)
+            return 1 + operations_of(value.value)
         case Operate():
             own = 2 if value.op is Op.FMA else 1
-            return own + sum(_operations(operand) for operand in value.operands)
+            return own + sum(operations_of(operand) for operand in value.operands)
 
 
 def _number(expression: Expr) -> int:

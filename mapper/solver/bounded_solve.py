@@ -33,10 +33,12 @@ def solve_within(
     model: cp_model.CpModel,
     *,
     at_most_s: float | None = None,
+    solutions: cp_model.CpSolverSolutionCallback | None = None,
 ) -> cp_model.CpSolverStatus:
     """Solve until there is an answer or the time is over: then UNKNOWN, or FEASIBLE.
 
-    ``at_most_s`` is a limit on this solve alone. Raises Cancelled within a fraction of a
+    ``at_most_s`` is a limit on this solve alone; ``solutions`` is told of each on the way, in the
+    solver's thread. Raises Cancelled within a fraction of a
     second, LimitError for a model with numbers too large. The solver runs in a thread of its
     own, since the thread that it blocks can neither be interrupted nor ask whether it was
     cancelled.
@@ -53,7 +55,7 @@ def solve_within(
 
     def run() -> None:
         try:
-            found.append(solver.solve(model))
+            found.append(solver.solve(model, solutions))
         except BaseException as error:
             failed.append(error)
         finally:

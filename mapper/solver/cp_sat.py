@@ -131,6 +131,15 @@ class CpSat:
         )
         return weighted + linear.constant
 
+    def bounds(self, linear: Linear) -> tuple[int, int]:
+        """Numbers that the domains of its variables do not let the expression be below or above."""
+        low = high = linear.constant
+        for index, coefficient in linear.coefficients:
+            domain = list(self._variables[index].proto.domain)
+            ends = sorted((coefficient * domain[0], coefficient * domain[-1]))
+            low, high = low + ends[0], high + ends[1]
+        return low, high
+
     def within(self, linear: Linear, domain: cp_model.Domain, when: Literal | None = None) -> None:
         """The expression has a value in the domain."""
         constraint = self.model.add_linear_expression_in_domain(self.expression(linear), domain)
@@ -153,6 +162,21 @@ class CpSat:
             self._variables[target], [self.expression(term) for term in terms]
         )
 
+    def smallest(self, target: int, terms: Iterable[Linear]) -> None:
+        """``target = min(terms)``."""
+        self.model.add_min_equality(
+            self._variables[target], [self.expression(term) for term in terms]
+        )
+
+    def at_least(self, larger: Linear, smaller: Linear, when: Literal | None = None) -> None:
+        """``larger >= smaller``."""
+        bounded = self.expression(larger) >= self.expression(smaller)
+        self._guard(self.model.add(bounded), when)
+
+    def element(self, target: int, place: Linear, values: Sequence[int]) -> None:
+        """``target = values[place]``, and ``place`` is one of these places."""
+        self.model.add_element(self.expression(place), list(values), self._variables[target])
+
     def table(self, columns: Sequence[int], rows: Sequence[Sequence[int]]) -> None:
         """The columns have the values of one of the rows."""
         self.model.add_allowed_assignments([self._variables[index] for index in columns], rows)
@@ -164,6 +188,10 @@ class CpSat:
     def maximise(self, linear: Linear) -> None:
         """Look for the largest value of the expression."""
         self.model.maximize(self.expression(linear))
+
+    def minimise(self, linear: Linear) -> None:
+        """Look for the smallest value of the expression."""
+        self.model.minimize(self.expression(linear))
 
     def drop_objective(self) -> None:
         """Look for any solution again, and forget the hints."""

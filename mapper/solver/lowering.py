@@ -351,7 +351,8 @@ class Lowering:
                 prefix = Product(part.factors[:end])
                 self._ceilings[prefix] = min(limit, self._ceilings.get(prefix, limit))
 
-    def _bounds(self, term: IntTerm) -> Interval:
+    def bounds(self, term: IntTerm) -> Interval:
+        """Numbers that the term is never below or above; LimitError if they are too large."""
         low, high = term_bounds(term, {}, self.domains)
         ceiling = self._ceilings.get(term)
         if ceiling is not None and low <= ceiling:
@@ -376,7 +377,7 @@ class Lowering:
         return known
 
     def _new_term(self, term: IntTerm) -> Linear:
-        low, high = self._bounds(term)
+        low, high = self.bounds(term)
         if low == high:
             return Linear(low)
         match term:
@@ -418,8 +419,8 @@ class Lowering:
     def _product(self, factors: tuple[IntTerm, ...]) -> Linear:
         result, bounds = Linear(1), (1, 1)
         for position, factor in enumerate(factors, start=1):
-            other, other_bounds = self.term(factor), self._bounds(factor)
-            before, bounds = bounds, self._bounds(Product(factors[:position]))
+            other, other_bounds = self.term(factor), self.bounds(factor)
+            before, bounds = bounds, self.bounds(Product(factors[:position]))
             result = self._multiply(result, before, other, other_bounds, bounds)
         return result
 
@@ -449,7 +450,7 @@ class Lowering:
         return known
 
     def _new_division(self, numerator: IntTerm, denominator: IntTerm) -> tuple[Linear, Linear]:
-        top, bottom = self._bounds(numerator), self._bounds(denominator)
+        top, bottom = self.bounds(numerator), self.bounds(denominator)
         dividend = self.term(numerator)
         if bottom[1] < 1:
             return Linear(0), dividend
