@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from mapper.solver.restrictions import narrowed
 from nestmap.cli.counts import write_count
 from nestmap.cli.drawing import write_mapping
 from nestmap.cli.output import Progress, note, write_json
+from nestmap.cli.predictions import refuse_with_best, write_best
 from nestmap.cli.remote import TokenFileOption, UrlOption, refuse_remote, service_at
 from nestmap.cli.request import (
     DEFAULT_MEMORY_LIMIT_MIB,
@@ -55,6 +57,22 @@ def solve(
         int | None,
         typer.Option(help="Draw this many at random instead of enumerating.", min=1, metavar="N"),
     ] = None,
+    best: Annotated[
+        int | None,
+        typer.Option(
+            help="Find so many that the analytic model predicts to be the fastest, and what none "
+            "is predicted below.",
+            min=1,
+            max=1000,
+            metavar="K",
+        ),
+    ] = None,
+    constants: Annotated[
+        Path | None,
+        typer.Option(
+            help="--best: the model's constants, as `nestmap devices calibrate --out` writes."
+        ),
+    ] = None,
     pin: PinOption = None,
     forbid: ForbidOption = None,
     prefer: PreferOption = None,
@@ -91,7 +109,7 @@ def solve(
     json_output: JsonOption = False,
 ) -> None:
     """Find valid mappings: enumerate them, draw some at random, or count them all."""
-    chosen = [name for name, given in (("--count", count), ("--sample", sample),
+    chosen = [name for name, given in (("--count", count), ("--sample", sample), ("--best", best),
                                        ("--limit", limit is not None)) if given]  # fmt: skip
     if len(chosen) > 1:
         raise InputError(Problem("", "these options exclude each other", ", ".join(chosen), "one"))
@@ -105,11 +123,20 @@ def solve(
             Problem("--prefer", "preferences order what is enumerated: they change neither a "
                     "count nor a sample", chosen[0], "--limit")
         )  # fmt: skip
+    if constants is not None and best is None:
+        raise InputError(Problem("--constants", "say what to predict with", "", "with --best"))
+    if best is not None:
+        refuse_with_best(prefer=prefer, up_to_symmetry=up_to_symmetry, url=url)
     whole = request = prepare(x, variant, mode, device)
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
     if (stratify or up_to_symmetry) and not request.subject.nests:
         option = "--stratify" if stratify else "--up-to-symmetry"
         raise InputError(Problem(option, "a tuning space has no dimensions"))
+    if best is not None:
+        request = replace(request, restrictions=restrictions)
+        watch = Watch(limits_of(time_limit, memory_limit))
+        write_best(request, best, constants, seed, watch, json_output)
+        return
     with ExitStack() as stack:
         if (service := service_at(url, token_file)) is None:
             if up_to_symmetry:

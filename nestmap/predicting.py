@@ -1,0 +1,60 @@
+"""What the analytic model predicts of the candidates of a request, for commands and searches."""
+
+from __future__ import annotations
+
+from mapper.constraint_rules.predicate import Assignment
+from mapper.constraint_rules.rule import Mode
+from mapper.cost.analytic import DeviceConstants, counts_of, predicted_ms
+from mapper.cost.best_predicted import BestPredicted, best_predicted
+from mapper.cost.relaxed_objective import RelaxedTime, add_relaxed_time
+from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, Problem, UnsatisfiableError
+from mapper.pipeline import Subject, choices_of, generate_kernels
+from mapper.solver.limits import Watch
+from mapper.solver.model import Model
+from mapper.solver.restrictions import narrowed
+from nestmap.answers import empty_space_error
+from nestmap.requests import Request
+
+
+def predicted_time_ms(
+    subject: Subject, assignment: Assignment, device: DeviceProfile, constants: DeviceConstants
+) -> float | None:
+    """The predicted time of a candidate; None where the generator refuses it."""
+    try:
+        plan = generate_kernels(subject, assignment)
+    except InputError:
+        return None
+    choices = choices_of(assignment)
+    codes = {str(name): code for name, code in choices.codes.items()}
+    program, lanes = subject.require_program(), constants.lanes
+    counts = counts_of(program, choices.parameters, codes, plan, device, lanes)
+    return predicted_ms(counts, constants)
+
+
+def best_of_request(
+    request: Request, count: int, constants: DeviceConstants, seed: int, watch: Watch
+) -> BestPredicted:
+    """The best predicted candidates of a request, its restrictions kept.
+
+    InputError for a subject without kernels and in paper mode, which chooses codes only; else
+    raises as :func:`mapper.cost.best_predicted.best_predicted`.
+    """
+    program = request.subject.require_program()
+    if request.mode is not Mode.STRICT:
+        raise InputError(
+            Problem("mode", "predictions need parameters and local sizes, which this mode does "
+                    "not choose", request.mode.value, Mode.STRICT.value)
+        )  # fmt: skip
+
+    def relax(model: Model, reference_ms: float) -> RelaxedTime:
+        return add_relaxed_time(model, program, request.device, constants, reference_ms)
+
+    def predict(assignment: Assignment) -> float | None:
+        return predicted_time_ms(request.subject, assignment, request.device, constants)
+
+    space = narrowed(request.space, request.restrictions)
+    try:
+        return best_predicted(space, relax, predict, count, seed=seed, watch=watch)
+    except UnsatisfiableError:
+        raise empty_space_error(request, watch.left_s) from None
