@@ -51,6 +51,12 @@ class Features:
         self._terms = () if space is None else _terms(space, self._entries)
         self._scaling: tuple[NDArray[np.intp], Floats, Floats] | None = None
         self._values = 0
+        self._further = slice(0, 0)
+
+    @property
+    def further(self) -> slice:
+        """Which of the columns are the caller's."""
+        return self._further
 
     @property
     def values(self) -> int:
@@ -64,6 +70,7 @@ class Features:
         sets the scale of each column, and drops those that are constant in it.
         """
         raw = self._raw(rows)
+        own = raw.shape[1]
         if further is not None:
             raw = np.hstack([raw, further])
         sizes = raw.shape[1]
@@ -73,6 +80,8 @@ class Features:
             kept = np.flatnonzero(deviation > 1e-9)
             self._scaling = kept, raw.mean(axis=0)[kept], deviation[kept]
             self._values = int((kept >= sizes).sum())
+            first, last = np.searchsorted(kept, (own, sizes)).tolist()
+            self._further = slice(first, last)
         kept, mean, deviation = self._scaling
         return (raw[:, kept] - mean) / deviation
 

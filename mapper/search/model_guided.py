@@ -51,15 +51,16 @@ VIEWS = (View(), View(values=True, clipped=0.5, priors=Priors(scale_mean=1.0)))
 class Settings:
     """How the search goes; chosen on synthetic spaces and on one GPU's recording (docs/search.md).
 
-    ``start`` candidates are random, or taken in turns by the guess where there is one. Then each
-    is the one that the learners of all ``views`` together rank best. The deviations below the
-    mean of the bounds are ``optimism``, one after the other. Where the space is not listed,
-    ``growth`` candidates join the pool before each batch, and ``pool`` are kept. Constants of
-    models are fitted anew every ``refit`` outcomes, less often once there are many, by ``steps``
-    steps. ``trees`` asks for forests where Gaussian processes would do.
+    ``start`` candidates are random; where there is a guess, ``guessed_start``, every other one by
+    it. Then each is the one that the learners of all ``views`` together rank best. The deviations
+    below the mean of the bounds are ``optimism``, one after the other. Where the space is not
+    listed, ``growth`` candidates join the pool before each batch, and ``pool`` are kept. Constants
+    of models are fitted anew every ``refit`` outcomes, less often once there are many, by
+    ``steps`` steps. ``trees`` asks for forests where Gaussian processes would do.
     """
 
     start: int = 16
+    guessed_start: int = 8
     optimism: tuple[float, ...] = (1.0, 2.0)
     views: tuple[View, ...] = VIEWS
     rule: Rule = Rule.BOUND
@@ -124,8 +125,9 @@ class ModelGuided:
             return found
         self._pool.grow(self._best(_PARENTS))
         timed = sum(outcome.time_ms is not None for outcome in self._told.values())
-        if len(self._told) < self._settings.start or timed < 2:
-            missing = max(1, self._settings.start - len(self._told) - len(found))
+        start = self._settings.guessed_start if self._pool.guessed else self._settings.start
+        if len(self._told) < start or timed < 2:
+            missing = max(1, start - len(self._told) - len(found))
             found += self._unguided(min(count - len(found), missing))
         if len(found) < count and timed >= 2:
             found += self._guided(count - len(found))
@@ -170,8 +172,12 @@ class ModelGuided:
             if not learner.view.values:
                 seen, columns = seen[:, : -self._pool.values or None], self._pool.sizes(columns)
             if judges and columns.shape[1] > MOST_FEATURES:
-                # A second forest would see the same as the first.
-                continue
+                # A second forest would see the same as the first; what is known of candidates
+                # without running them are few columns.
+                known = self._pool.known
+                seen, columns = described.columns[:, known], self._pool.known_of(columns)
+                if not columns.shape[1]:
+                    continue
             model, values = learner.fit(seen, log_times, noise)
             points = np.stack([values, seen_scale], axis=1)[usable]
             judges.append(_Judge(model, columns, points, (float(values.max()), top)))

@@ -86,6 +86,7 @@ class Pool:
         self._known: dict[Choice, int] = {}
         self._entries: Entries | None = None
         self._sizes: tuple[Floats, Floats] | None = None
+        self._described: tuple[Floats, Floats] | None = None
         listed = candidates.listed
         if listed is not None:
             self._add(listed)
@@ -155,9 +156,25 @@ class Pool:
         return entries, left
 
     @property
+    def guessed(self) -> bool:
+        """Whether there is a guess of the candidates."""
+        return self._entries is not None and self._entries.guess is not None
+
+    @property
     def values(self) -> int:
         """How many columns, at their end, say that a variable has one value."""
         return self._features.values
+
+    @property
+    def known(self) -> slice:
+        """Which columns the caller described."""
+        return self._features.further
+
+    def known_of(self, columns: Floats) -> Floats:
+        """These columns alone; the same array for the same, as :meth:`sizes`."""
+        if self._described is None or self._described[0] is not columns:
+            self._described = columns, columns[:, self.known]
+        return self._described[1]
 
     def sizes(self, columns: Floats) -> Floats:
         """Columns without these; the same array for the same, so that what a model worked out for

@@ -38,13 +38,13 @@ def goal_of(arena: Arena) -> Goal:
     return Front() if arena.recording.memory_bytes.any() else Fastest()
 
 
-def _guided(settings: Settings) -> Make:
+def _guided(settings: Settings, goal: Goal | None = None) -> Make:
     def make(arena: Arena, seed: int) -> Strategy:
         return ModelGuided(
             arena.candidates,
             seed,
             space=arena.space,
-            goal=goal_of(arena),
+            goal=goal or goal_of(arena),
             describe=arena.describe,
             settings=settings,
         )
@@ -62,11 +62,13 @@ def _predicted_first(arena: Arena, seed: int, *, analytic: bool) -> Strategy:
     )
 
 
-#: The default, ``model-guided``, is what ``nestmap tune`` does.
+#: The default, ``model-guided``, is what ``nestmap tune`` does; ``model-guided, fastest`` is what
+#: it does with ``--fastest``: the goal that the peers have.
 OWN_SEARCHES: dict[str, Make] = {
     "random": lambda arena, seed: RandomSearch(arena.candidates, seed),
     "evolution": lambda arena, seed: Evolution(arena.candidates, seed, goal=goal_of(arena)),
     "model-guided": _guided(Settings()),
+    "model-guided, fastest": _guided(Settings(), Fastest()),
     "model-guided, expected gain": _guided(Settings(rule=Rule.EXPECTED)),
     "model-guided, sizes": _guided(Settings(views=VIEWS[:1])),
     "model-guided, values": _guided(Settings(views=VIEWS[1:])),

@@ -39,8 +39,10 @@ def by_evaluations(name: str, found: Sequence[Summary]) -> str:
         )
         for s in chosen_for_plot(found)
     ]
+    seeds = [s.seeds for s in chosen_for_plot(found)]
+    several = f"{min(seeds)}" if len(set(seeds)) == 1 else f"{min(seeds)} to {max(seeds)}"
     return chart(
-        f"{name}: best found by evaluations, median of {found[0].seeds} seeds",
+        f"{name}: best found by evaluations, median of {several} seeds",
         Axis("unique evaluations"),
         Axis("best recorded time / best found", low=0.4, high=1.0),
         [Series(s.name, [p for p in s.points if p[1] >= 0.4], s.style) for s in series],

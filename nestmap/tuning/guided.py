@@ -39,7 +39,7 @@ from nestmap.tuning.strategy import Refused, Source, ignore_refusals
 #: Candidates asked for at once; generating and drawing what they are chosen from takes a while.
 BATCH = 4
 #: A space of mappings costs more to draw from than one of parameters: the pool grows by less.
-SETTINGS = Settings(start=12, growth=16, pool=384)
+SETTINGS = Settings(growth=16, pool=384)
 #: Candidates whose kernels are kept, for they may be asked for.
 _KEPT = 512
 _FRONT = Front()
@@ -76,7 +76,7 @@ class GuidedStrategy:
         self._searches = [
             _Search(source, knows, seed, draw, refused, goal, settings, watch) for source in sources
         ]
-        self._start = settings.start
+        self._start = settings.guessed_start
         self._turn = 0
 
     def ask(self) -> Candidate | None:

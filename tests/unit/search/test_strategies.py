@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from mapper.errors import InputError
-from mapper.search.candidates import Candidates, SolvedCandidates, candidates_of
+from mapper.search.candidates import Candidates, Choices, SolvedCandidates, candidates_of
 from mapper.search.evolution import Evolution
+from mapper.search.gaussian_process import GaussianProcess
 from mapper.search.goal import Fastest, FastestWithin, Front
 from mapper.search.model_guided import ModelGuided, Rule, Settings
 from mapper.search.pool import Described
 from mapper.search.predicted_first import PredictedFirst
 from mapper.search.random_search import RandomSearch
 from mapper.search.strategy import Choice, Outcome, Strategy
+from mapper.search.trees import Forest
 from mapper.solver.space import check
 from tests.unit.search.spaces import limited_space, outcome_at, run, time_of
 
@@ -102,6 +104,46 @@ def test_models_find_the_best_of_160_with_a_fifth_of_the_evaluations() -> None:
     assert least["model"] == 1.0
     assert least["expected"] == 1.0
     assert least["random"] > 1.0
+
+
+def test_in_a_wide_space_a_process_learns_from_what_is_known_beside_a_forest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("model_guided", "learner"):
+        monkeypatch.setattr(f"mapper.search.{module}.MOST_FEATURES", 2)
+
+    def describe(rows: Choices) -> Described:
+        known = np.array([[time_of(tuple(row)), 1.0, row[2]] for row in rows.tolist()])
+        return Described(np.zeros(len(rows), np.int64), known)
+
+    space = limited_space()
+    strategy = ModelGuided(candidates_of(space), 1, space=space, describe=describe)
+    run(strategy, 18)
+    forest, process = (learner._model for learner in strategy._learners)
+    assert isinstance(forest, Forest) and isinstance(process, GaussianProcess)
+    # Of the three columns one is the same everywhere.
+    assert process.length_scales.shape == (2,)
+
+
+@pytest.mark.parametrize(("guess", "unguided"), [(False, 16), (True, 8)])
+def test_with_a_guess_the_model_begins_after_half_as_many(
+    monkeypatch: pytest.MonkeyPatch, guess: bool, unguided: int
+) -> None:
+    told: list[int] = []
+
+    def guided(search: ModelGuided, count: int) -> list[Choice]:
+        told.append(len(search._told))
+        return search._unguided(count)
+
+    monkeypatch.setattr(ModelGuided, "_guided", guided)
+
+    def describe(rows: Choices) -> Described:
+        nothing = np.zeros((len(rows), 0))
+        guesses = rows[:, 0].astype(np.float64) if guess else None
+        return Described(np.zeros(len(rows), np.int64), nothing, guesses)
+
+    run(ModelGuided(candidates_of(limited_space()), 1, describe=describe), 18)
+    assert told[0] == unguided
 
 
 def test_children_of_good_parents_are_better_than_random_candidates() -> None:

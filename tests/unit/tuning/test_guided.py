@@ -22,7 +22,7 @@ from tests.unit.tuning.fakes import ScriptedDevice, timed, tiny_subjects
 
 SUBJECTS = tiny_subjects("high-level", "partial")
 #: Less to choose among than by default: generating kernels is most of these tests' time.
-QUICK = Settings(start=5, growth=5)
+QUICK = Settings(guessed_start=5, growth=5)
 quick = partial(GuidedStrategy, settings=QUICK)
 
 
@@ -78,7 +78,9 @@ def test_a_run_goes_on_with_what_is_stored(store: Store) -> None:
 def test_once_it_has_learned_its_candidates_are_faster_than_random_ones(tmp_path: Path) -> None:
     medians: dict[str, float] = {}
     makes = {
-        "guided": partial(GuidedStrategy, goal=Fastest(), settings=Settings(start=8, growth=10)),
+        "guided": partial(
+            GuidedStrategy, goal=Fastest(), settings=Settings(guessed_start=8, growth=10)
+        ),
         "random": random_strategy(),
     }
     for name, make in makes.items():

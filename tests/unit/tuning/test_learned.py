@@ -104,7 +104,9 @@ def test_a_search_starts_from_what_was_learned(store: Store, tmp_path: Path) -> 
     learned = learned_for(store, WorkItemsDevice(), [subject])
     best: dict[str, float] = {}
     for name, make in {
-        "learned": partial(GuidedStrategy, learned=learned, settings=Settings(start=6, growth=12)),
+        "learned": partial(
+            GuidedStrategy, learned=learned, settings=Settings(guessed_start=6, growth=12)
+        ),
         "random": random_strategy(),
     }.items():
         with Store.open(tmp_path / f"{name}.sqlite3") as opened:
