@@ -25,8 +25,9 @@ from mapper.solver.space import Space, check
 
 #: Random candidates that the search begins with, and whose times it is scaled by.
 _FIRST = 4
-#: Of the solver's deterministic time, for the first solve; doubled when a solve leads nowhere.
-_FIRST_EFFORT = 4.0
+#: Of the solver's deterministic time, for the first solve; doubled when a solve leads nowhere. In
+#: spaces of layers half as much passes before the first solution, and again in each solve.
+_FIRST_EFFORT = 40.0
 #: The scale is refined when the best time is so many times below what it was made for.
 _RESCALED = 16.0
 #: Where nothing is predicted yet.
