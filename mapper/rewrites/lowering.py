@@ -144,7 +144,7 @@ class _Lowering:
         return operands.bordered(self.shape, plain, rows, columns)
 
     def padded(self) -> Node:
-        """The image with its border, its dimensions in the order in which the layer has them."""
+        """The image with its border, in rows as the layer has them or in blocks of channels."""
         image = self.image()
         if "blocks" in self.padded_order:
             image = image.split("c", self.channel_block, "blocks", "in_block")
@@ -153,13 +153,17 @@ class _Lowering:
 
     @property
     def padded_order(self) -> tuple[str, ...]:
+        in_blocks = ("g", "n", "blocks", "h", "w", "in_block")
         match self.shape.layer.layout:
             case Layout.NCHW:
                 return ("g", "n", "c", "h", "w")
             case Layout.NCHW16C:
-                return ("g", "n", "blocks", "h", "w", "in_block")
+                return in_blocks
             case Layout.NHWC:
-                return ("g", "n", "h", "w", "c")
+                # Pixels with all their channels are a power of two apart in many layers, and then
+                # share few places of a cache; whole blocks are copied in vectors.
+                whole = self.channel_block == CHANNEL_BLOCK
+                return in_blocks if whole else ("g", "n", "h", "w", "c")
 
     @property
     def channel_block(self) -> int:

@@ -9,6 +9,8 @@ is proposed: what the solver would refuse is never built.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
 from math import prod
 from random import Random
 
@@ -40,11 +42,15 @@ STILL_EXPLORED = 0.1
 #: The best so many are changed.
 ELITE = 12
 _DRAWS = 4_000
+_MOST_LISTED = 50_000
+#: What follows from the others where a work-item makes all of its group's tile.
+_FOLLOWING = ("bm", "th", "tw", "mi", "v", "rho_x", "rho_y")
 _PER_ITEM = (1, 2, 3, 4, 6, 7, 8, 14, 16)
 #: Accumulators of a work-item that have a chance: fewer reuse nothing, more do not fit.
 _ACCUMULATORS = {Family.GROUPS: (1, 128), Family.SINGLE: (1, 512)}
-#: Of so many draws the one that is likely to be fastest is tried.
-_DRAWN_OF_WHICH_ONE = 8
+#: Of so many draws the one that is likely to be fastest is tried. The cost of what works alone is
+#: known better than that of groups.
+_DRAWN_OF_WHICH_ONE = {Family.GROUPS: 8, Family.SINGLE: 48}
 #: Work-items of a group of the kernels that pack, pad and add up.
 _LINE = 128
 #: Work-items of a group that are tried.
@@ -133,7 +139,10 @@ class BlockedProposals:
     def _values(self) -> dict[str, int] | None:
         explore = len(self._seen) < EXPLORED or self._random.random() < STILL_EXPLORED
         parent = None if explore or not self._found else self._parent()
-        wanted = _DRAWN_OF_WHICH_ONE if parent is None else 1
+        if parent is None and self._lone_tiles:
+            drawn = self._random.choices(self._lone_tiles, k=_DRAWN_OF_WHICH_ONE[self._family])
+            return dict(min(drawn, key=self._guess))
+        wanted = _DRAWN_OF_WHICH_ONE[self._family] if parent is None else 1
         drawn: list[dict[str, int]] = []
         for _ in range(_DRAWS):
             values = self._drawn() if parent is None else self._changed(parent)
@@ -145,6 +154,23 @@ class BlockedProposals:
         if len(drawn) < 2:
             return drawn[0] if drawn else None
         return min(drawn, key=self._guess)
+
+    @cached_property
+    def _lone_tiles(self) -> list[dict[str, int]]:
+        """Every choice that is worth a check where work-items work alone: so few of all draws are
+        that drawing would seldom find the best. Empty for groups, and where there are too many."""
+        if self._family is Family.GROUPS:
+            return []
+        names = [name for name in self._domains if name not in _FOLLOWING]
+        domains = [
+            tuple(v for v in self._domains[name] if name not in ("tr", "tp") or v in _PER_ITEM)
+            for name in names
+        ]
+        if prod(map(len, domains)) > _MOST_LISTED:
+            return []
+        every = (dict(zip(names, values, strict=True)) for values in product(*domains))
+        completed = (self._completed(values | {"flat_copy": 0}) for values in every)
+        return [values for values in completed if values is not None]
 
     def _guess(self, values: Mapping[str, int]) -> float:
         """What a candidate is likely to cost beside others of this layer."""
