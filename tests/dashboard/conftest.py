@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,6 +83,7 @@ def _begun(folder: Path) -> tuple[Served, dict[str, Any]]:
             run_id = begin_run(client)
             wait_for(client, baselines_id)
             run = wait_for(client, run_id)
+            _wait_for_solver(client, run_id)
     except BaseException:
         served.stop()
         raise
@@ -94,6 +96,16 @@ def _begun(folder: Path) -> tuple[Served, dict[str, Any]]:
         "baselines_id": baselines_id,
     }
     return served, {"users": 0, "pid": served.process.pid, "about": about}
+
+
+def _wait_for_solver(client: httpx.Client, run_id: str) -> None:
+    """A page waits 20 s for the solver, which the first question after a start may take on a slow
+    machine; tests of pages begin with one that answers."""
+    front = client.get("/v1/fronts", params={"run": run_id}).raise_for_status().json()
+    page = f"/candidates/{front['fastest']['candidate']}"
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while "The solver did not describe" in client.get(page).raise_for_status().text:
+        assert time.monotonic() < deadline, "the solver answers no page"
 
 
 def _leave(shared: Path, served: Served | None) -> None:

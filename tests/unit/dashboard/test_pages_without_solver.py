@@ -51,6 +51,7 @@ def test_a_timed_candidate_is_shown_with_what_the_store_has(service):
     page = service.user.get(f"/candidates/{candidate}")
     assert page.status_code == 200
     assert "The solver did not describe this candidate" in page.text
+    assert ">Ask again</a>" in page.text
     assert "2.00\u202fms" in page.text and "4.00\u202fKiB" in page.text
     assert "kernel" in page.text and HOSTILE not in page.text
     assert "&lt;script&gt;" in page.text
