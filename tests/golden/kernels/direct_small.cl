@@ -11,7 +11,7 @@
  *   1  k_convolution  12 x 6 x 4 work-items in 3 x 3 x 2 groups of 4 x 2 x 2
  */
 
-/* An index is as wide as an address of a processor, so that no load has to extend it. */
+/* As wide as a processor's addresses, so that no load has to extend an index. */
 #if defined(__x86_64__) || defined(__aarch64__)
 typedef long index_t;
 #else

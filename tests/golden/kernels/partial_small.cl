@@ -17,7 +17,7 @@
  *   4  k_cropped  12 x 12 x 1 work-items in 3 x 3 x 1 groups of 4 x 4 x 1
  */
 
-/* An index is as wide as an address of a processor, so that no load has to extend it. */
+/* As wide as a processor's addresses, so that no load has to extend an index. */
 #if defined(__x86_64__) || defined(__aarch64__)
 typedef long index_t;
 #else

@@ -8,7 +8,7 @@
  *   1  k_out  24 x 1 x 1 work-items in 6 x 1 x 1 groups of 4 x 1 x 1
  */
 
-/* An index is as wide as an address of a processor, so that no load has to extend it. */
+/* As wide as a processor's addresses, so that no load has to extend an index. */
 #if defined(__x86_64__) || defined(__aarch64__)
 typedef long index_t;
 #else
