@@ -73,6 +73,15 @@ class CandidateRecord:
         chosen = [self.program_hash, self.parameters, self.mapping, self.local_sizes]
         return content_hash(canonical_json(chosen))
 
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What was chosen, in the form that every command reads."""
+        return {
+            "mapping": self.mapping,
+            "parameters": self.parameters,
+            "local_sizes": self.local_sizes,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class StoredMeasurement:

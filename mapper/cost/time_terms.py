@@ -19,7 +19,7 @@ from math import log
 from mapper.ast_model.dependence import runs_from
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.index_expr import Expr, Quotient, as_they_are, const
-from mapper.ast_model.loop_nest import Buffer, Declare, Loop, LoopKernel, Store, loads, walk
+from mapper.ast_model.loop_nest import Buffer, Declare, Loop, LoopKernel, Store, walk
 from mapper.ast_model.nodes import Program, Relation
 from mapper.ast_model.polynomial import atom_expr
 from mapper.ast_model.types import FLOAT_BYTES, Memory
@@ -45,7 +45,7 @@ from mapper.constraint_rules.predicate import (
 )
 from mapper.constraint_rules.runs import map_id, owns, run_trip
 from mapper.cost.analytic import DeviceConstants
-from mapper.cost.traffic import FETCH_BYTES, fetched_bytes, operations_of
+from mapper.cost.traffic import FETCH_BYTES, accesses_of, fetched_bytes, operations_of
 from mapper.errors import InputError
 from mapper.schedule import DIMENSIONS, VECTOR_CODES, Level, ScheduleCode, parallel_code
 
@@ -109,7 +109,7 @@ def _kernel_time(
     pairs = zip(walk(kernel.statements), walk(written.statements), strict=True)
     for (statement, loops), (as_written, _) in pairs:
         if isinstance(statement, Store) and isinstance(as_written, Store):
-            divided = [_divided(indices) for _, indices in _accesses(as_written)]
+            divided = [_divided(indices) for _, indices in accesses_of(as_written)]
             for term, ns in _store_terms(statement, loops, divided, domains, constants):
                 merged[term] = merged.get(term, 0.0) + ns
     return KernelTime(
@@ -124,13 +124,6 @@ def _kernel_time(
         _private_bytes(kernel),
         _local_bytes(kernel),
     )
-
-
-def _accesses(store: Store) -> list[tuple[Buffer, tuple[Expr, ...]]]:
-    return [
-        *((load.buffer, load.indices) for load in loads(store.value)),
-        (store.buffer, store.indices),
-    ]
 
 
 def _divided(indices: tuple[Expr, ...]) -> frozenset[str]:
@@ -161,7 +154,7 @@ def _store_terms(
         return TimeTerm(scale, factors, tuple(addends), idle, spills)
 
     yield term(idle=True), constants.operations * operations_of(store.value)
-    accesses = _accesses(store)
+    accesses = accesses_of(store)
     private = sum(buffer.memory is Memory.PRIVATE for buffer, _ in accesses)
     if private:
         widths = tuple(_widths(loops, domains))

@@ -67,9 +67,7 @@ def traffic_of(kernel: LoopKernel, codes: Mapping[str, ScheduleCode]) -> Traffic
                 width = code.vector_width
         operations += times * operations_of(statement.value)
         neighbour = _along_neighbours(loops, codes)
-        accesses = [(load.buffer, load.indices) for load in loads(statement.value)]
-        accesses.append((statement.buffer, statement.indices))
-        for buffer, indices in accesses:
+        for buffer, indices in accesses_of(statement):
             size = buffer.element_bytes
             match buffer.memory:
                 case Memory.PRIVATE:
@@ -127,6 +125,14 @@ def _place(buffer: Buffer, indices: tuple[Expr, ...], variable: str, value: int)
             return None
         position = position * _number(dimension) + found
     return position
+
+
+def accesses_of(store: Store) -> list[tuple[Buffer, tuple[Expr, ...]]]:
+    """What a store loads, and then where it stores."""
+    return [
+        *((load.buffer, load.indices) for load in loads(store.value)),
+        (store.buffer, store.indices),
+    ]
 
 
 def operations_of(value: Value) -> int:

@@ -100,17 +100,9 @@ def _earlier(study: EarlierStudy) -> dict[str, Any]:
         "program": json.loads(study.program_json),
         "mode": study.mode,
         "measured": [
-            [_chosen(record), outcome.time_ms if isinstance(outcome, Timed) else None]
+            [record.chosen, outcome.time_ms if isinstance(outcome, Timed) else None]
             for record, outcome in study.measured
         ],
-    }
-
-
-def _chosen(record: CandidateRecord) -> dict[str, Any]:
-    return {
-        "mapping": record.mapping,
-        "parameters": record.parameters,
-        "local_sizes": record.local_sizes,
     }
 
 

@@ -57,8 +57,8 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A program that another run measured: what was chosen (:func:`chosen_json`), with its time
-    in ms, None where it failed."""
+    """A program that another run measured: what was chosen (``CandidateRecord.chosen``), with its
+    time in ms, None where it failed."""
 
     name: str
     program: JsonObject

@@ -41,7 +41,6 @@ from mapper.pipeline import (
     subject_of_layer,
 )
 from nestmap.tuning.campaign import scaled_layer
-from nestmap.tuning.candidates import chosen_json
 from nestmap.tuning.events import Listener, silent
 from nestmap.tuning.policy import device_identity
 from nestmap.tuning.run import Budget, subject_json, tune
@@ -182,7 +181,7 @@ def _measured(
     for row in store.measurements(study):
         if not isinstance(row.outcome, Timed) or row.outcome.time_ms <= 0:
             continue
-        assignment = assignment_from_json(space, chosen_json(store.candidate(row.candidate_id)))
+        assignment = assignment_from_json(space, store.candidate(row.candidate_id).chosen)
         choices = choices_of(assignment)
         codes = {str(name): code for name, code in choices.codes.items()}
         plan = generate_kernels(subject, assignment)

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
 
 from db.records import CandidateRecord
 from mapper.constraint_rules.predicate import Variable
@@ -57,18 +56,9 @@ def candidate_of(
     return Candidate(subject_index, subject.variant or subject.label, assignment, plan, record)
 
 
-def chosen_json(record: CandidateRecord) -> dict[str, Any]:
-    """What was chosen, in the form that every command reads."""
-    return {
-        "mapping": dict(record.mapping),
-        "parameters": dict(record.parameters),
-        "local_sizes": dict(record.local_sizes),
-    }
-
-
 def rebuild(subject: Subject, space: Space, record: CandidateRecord) -> HostPlan:
     """The kernels of a stored candidate, from its row alone."""
-    return generate_kernels(subject, assignment_from_json(space, chosen_json(record)))
+    return generate_kernels(subject, assignment_from_json(space, record.chosen))
 
 
 def draw_with_sampler(space: Space, count: int, seed: int) -> Sequence[Mapping[Variable, int]]:

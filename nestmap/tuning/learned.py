@@ -26,7 +26,7 @@ from mapper.errors import InputError, NestmapError, Problem
 from mapper.measurement import Timed
 from mapper.pipeline import Subject, assignment_from_json, derive_space
 from nestmap.subjects import subject_of_document
-from nestmap.tuning.candidates import candidate_of, chosen_json
+from nestmap.tuning.candidates import candidate_of
 from nestmap.tuning.descriptions import Description, described
 from nestmap.tuning.policy import device_identity
 from worker.devices.interface import MeasuringDevice
@@ -163,7 +163,7 @@ def _group_of(store: Store, study: Study, device: DeviceProfile, most: int) -> G
     value = json.loads(store.program(study.program_hash).json_text)
     measured = (
         (
-            chosen_json(store.candidate(found.candidate_id)),
+            store.candidate(found.candidate_id).chosen,
             found.outcome.time_ms if isinstance(found.outcome, Timed) else None,
         )
         for found in store.measurements(study)[:most]
@@ -179,7 +179,7 @@ def group_of(
     device: DeviceProfile,
     measured: Iterable[tuple[Mapping[str, Any], float | None]],
 ) -> Group:
-    """Candidates of a program on a device, as they were chosen (:func:`chosen_json`), with their
+    """Candidates of a program on a device, as they were ``CandidateRecord.chosen``, with their
     times in ms, None (or 0) where measuring failed. InputError for those that today's rules or
     generator do not know."""
     space = derive_space(subject, mode, device, DEFAULT_OPTIONS)

@@ -11,7 +11,6 @@ from typing import Any
 from mapper.errors import InputError, Problem
 from mapper.layer_spec import LayerSpec
 from nestmap.tuning.baselines import Contestant, gflops
-from nestmap.tuning.candidates import chosen_json
 from nestmap.tuning.run import FrontEntry, TuningResult
 
 
@@ -75,5 +74,5 @@ def _front_json(entry: FrontEntry, layer: LayerSpec | None) -> dict[str, Any]:
         "extra_bytes": entry.extra_bytes,
         "candidate": entry.candidate,
         "variant": entry.subject.variant,
-        **chosen_json(entry.record),
+        **entry.record.chosen,
     }

@@ -19,7 +19,7 @@ from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timeout
 from mapper.pipeline import Subject, assignment_from_json, derive_space
 from mapper.solver.space import Space
-from nestmap.tuning.candidates import Candidate, Draw, chosen_json, rebuild
+from nestmap.tuning.candidates import Candidate, Draw, rebuild
 from nestmap.tuning.events import (
     CandidateMeasured,
     CandidateRefused,
@@ -208,7 +208,7 @@ class _Run:
         listener(RunStarted(self.profile.name, variants, self._tally.tried))
 
     def _assignment(self, space: Space, candidate: str) -> Mapping[Variable, int]:
-        return assignment_from_json(space, chosen_json(self._store.candidate(candidate)))
+        return assignment_from_json(space, self._store.candidate(candidate).chosen)
 
     def refuse(self, source: Source, error: NestmapError) -> None:
         """Note an assignment that has no kernel, or a space that gives none."""
