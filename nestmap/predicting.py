@@ -13,6 +13,7 @@ from mapper.pipeline import Subject, choices_of, generate_kernels
 from mapper.solver.limits import Watch
 from mapper.solver.model import Model
 from mapper.solver.restrictions import narrowed
+from mapper.solver.space import Space
 from nestmap.answers import empty_space_error
 from nestmap.requests import Request
 
@@ -33,28 +34,53 @@ def predicted_time_ms(
 
 
 def best_of_request(
-    request: Request, count: int, constants: DeviceConstants, seed: int, watch: Watch
+    request: Request,
+    count: int,
+    constants: DeviceConstants,
+    seed: int,
+    watch: Watch,
+    effort: float | None = None,
 ) -> BestPredicted:
     """The best predicted candidates of a request, its restrictions kept.
 
     InputError for a subject without kernels and in paper mode, which chooses codes only; else
-    raises as :func:`mapper.cost.best_predicted.best_predicted`.
+    as :func:`best_of_space`.
     """
-    program = request.subject.require_program()
+    request.subject.require_program()
     if request.mode is not Mode.STRICT:
         raise InputError(
             Problem("mode", "predictions need parameters and local sizes, which this mode does "
                     "not choose", request.mode.value, Mode.STRICT.value)
         )  # fmt: skip
-
-    def relax(model: Model, reference_ms: float) -> RelaxedTime:
-        return add_relaxed_time(model, program, request.device, constants, reference_ms)
-
-    def predict(assignment: Assignment) -> float | None:
-        return predicted_time_ms(request.subject, assignment, request.device, constants)
-
     space = narrowed(request.space, request.restrictions)
     try:
-        return best_predicted(space, relax, predict, count, seed=seed, watch=watch)
+        return best_of_space(
+            request.subject, space, request.device, count, constants, seed, watch, effort
+        )
     except UnsatisfiableError:
         raise empty_space_error(request, watch.left_s) from None
+
+
+def best_of_space(
+    subject: Subject,
+    space: Space,
+    device: DeviceProfile,
+    count: int,
+    constants: DeviceConstants,
+    seed: int,
+    watch: Watch,
+    effort: float | None = None,
+) -> BestPredicted:
+    """The best predicted candidates of a subject's space, or of what is left of it.
+
+    Raises as :func:`mapper.cost.best_predicted.best_predicted`, which says what ``effort`` is.
+    """
+    program = subject.require_program()
+
+    def relax(model: Model, reference_ms: float) -> RelaxedTime:
+        return add_relaxed_time(model, program, device, constants, reference_ms)
+
+    def predict(assignment: Assignment) -> float | None:
+        return predicted_time_ms(subject, assignment, device, constants)
+
+    return best_predicted(space, relax, predict, count, seed=seed, watch=watch, effort=effort)

@@ -6,7 +6,7 @@ random draws and by children of the best, and what is oldest is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,7 +102,11 @@ class Pool:
         drawn = self._growth * (2 if self._grown == 1 else 1) - children
         found = dict.fromkeys(self._candidates.draw(drawn, seed))
         found |= dict.fromkeys(mutated(self._candidates, parents, children, seed))
-        fresh = [choice for choice in found if choice not in self._known]
+        self.add(found)
+
+    def add(self, choices: Iterable[Choice]) -> None:
+        """Add these candidates, those that are there already left out."""
+        fresh = [choice for choice in dict.fromkeys(choices) if choice not in self._known]
         if fresh:
             self._add(np.array(fresh, np.int64))
 

@@ -6,7 +6,7 @@ For a front, what no other is predicted to beat in time and memory comes before 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -28,7 +28,9 @@ _PARENTS = 8
 
 class PredictedFirst:
     """The strategy. ``describe`` must guess (InputError where it does not); ``first`` are
-    candidates to try before any others; ``pool`` and ``growth`` as of the model-guided search."""
+    candidates to try before any others; ``pool`` and ``growth`` as of the model-guided search.
+    ``start`` is asked once, where the space is too large to be listed, for candidates that are
+    worth a look beside random ones."""
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class PredictedFirst:
         space: Space | None = None,
         goal: Goal = _FASTEST,
         first: Sequence[Choice] = (),
+        start: Callable[[], Sequence[Choice]] | None = None,
         pool: int = 512,
         growth: int = 32,
     ) -> None:
@@ -48,6 +51,7 @@ class PredictedFirst:
         self._random = Random(seed)
         self._goal = goal
         self._first = list(dict.fromkeys(first))
+        self._start = None if candidates.listed is not None else start
         self._asked: list[Choice] = []
         self._seen: set[Choice] = set()
 
@@ -61,6 +65,9 @@ class PredictedFirst:
         self._seen.update(found)
         if len(found) < count:
             self._pool.grow(self._asked[-_PARENTS:])
+            if self._start is not None:
+                start, self._start = self._start, None
+                self._pool.add(start())
         entries, left = self._pool.open(self._seen)
         places = np.flatnonzero(left & admitted(self._goal, entries.memory))
         if not len(places) or len(found) == count:

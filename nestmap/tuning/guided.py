@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate, Draw, candidate_of
 from nestmap.tuning.descriptions import COLUMNS, CONSTANTS, Description, described
 from nestmap.tuning.learned import LearnedModel, transfer_row
+from nestmap.tuning.predicted_start import Start
 from nestmap.tuning.statistics import relative_error
 from nestmap.tuning.strategy import Refused, Source, ignore_refusals
 
@@ -53,8 +55,9 @@ class GuidedStrategy:
     Its order depends on the seed, the subjects, the device and what it is told, never on a
     clock. What the sources' history holds is learned first and never asked for. ``watch`` gives
     the limits that the solver keeps to; LimitError and Cancelled as it says. ``constants`` are the
-    analytic model's; ``analytic`` tries what this model predicts to be best and learns nothing.
-    ``learned`` guesses instead.
+    analytic model's; ``analytic`` tries what this model predicts to be best and learns nothing:
+    among random candidates, their children, and what ``start`` finds where a space is too large
+    to be listed. ``learned`` guesses instead.
     """
 
     def __init__(
@@ -70,9 +73,10 @@ class GuidedStrategy:
         watch: Callable[[], Watch] = Watch,
         constants: DeviceConstants = CONSTANTS,
         analytic: bool = False,
+        start: Start | None = None,
         learned: LearnedModel | None = None,
     ) -> None:
-        knows = _Knowledge(device, constants, analytic, learned)
+        knows = _Knowledge(device, constants, analytic, start, learned)
         self._searches = [
             _Search(source, knows, seed, draw, refused, goal, settings, watch) for source in sources
         ]
@@ -125,6 +129,7 @@ class _Knowledge:
     device: DeviceProfile
     constants: DeviceConstants
     analytic: bool
+    start: Start | None
     learned: LearnedModel | None
 
 
@@ -154,6 +159,7 @@ class _Search:
         self._descriptions: dict[Choice, Description] = {}
         self._siblings: Floats | None = None
         self._waiting: list[Choice] = []
+        self._watch = watch
         self._ids: set[str] = set()
         solved = (
             SolvedCandidates(source.space, watch)
@@ -171,6 +177,7 @@ class _Search:
                 space=source.space,
                 goal=goal,
                 first=first,
+                start=None if knows.start is None else partial(self._start, knows.start, own_seed),
                 pool=settings.pool,
                 growth=settings.growth,
             )
@@ -190,6 +197,16 @@ class _Search:
 
     def _choice(self, assignment: Mapping[Variable, int]) -> Choice:
         return tuple(assignment[name] for name in self._names)
+
+    def _start(self, start: Start, seed: int) -> list[Choice]:
+        """What an analytic search looks at beside random candidates; nothing where that failed."""
+        knows, source = self._knows, self._source
+        try:
+            found = start(source, knows.device, knows.constants, seed, self._watch())
+        except LimitError as error:
+            self._refused(source, error)
+            return []
+        return [self._choice(assignment) for assignment in found]
 
     def next(self) -> Candidate | None:
         """The next candidate; None where there are no more, which :attr:`exhausted` says too."""

@@ -227,6 +227,33 @@ def test_a_prediction_leads_through_a_space_too_large_to_list() -> None:
     assert sum(choice[0] == 16 for choice in found) >= 12
 
 
+def test_what_a_search_starts_from_is_asked_for_once_and_placed_by_its_prediction() -> None:
+    def guessed(rows: np.ndarray) -> np.ndarray:
+        return rows @ np.array([-100.0, 10.0, 1.0])
+
+    def described(rows: np.ndarray) -> Described:
+        return Described(1000 * rows[:, 2], np.zeros((len(rows), 0)), guessed(rows))
+
+    asked: list[int] = []
+
+    def start() -> list[tuple[int, ...]]:
+        asked.append(1)
+        return [best, worst]
+
+    every = candidates_of(SPACE).listed
+    assert every is not None
+    order = np.argsort(guessed(every))
+    best, worst = (tuple(every[order[place]].tolist()) for place in (0, -1))
+    solved = SolvedCandidates(SPACE)
+    strategy = PredictedFirst(solved, 0, describe=described, growth=16, start=start)
+    found = run(strategy, 24, batch=4)
+    assert found[0] == best and worst not in found
+    assert asked == [1]
+    # Where all candidates are listed, there is nothing to look for.
+    run(PredictedFirst(candidates_of(SPACE), 0, describe=described, start=start), 8, batch=4)
+    assert asked == [1]
+
+
 def test_first_candidates_come_first() -> None:
     known = [(1, 1, 1), (2, 2, 2), (1, 1, 1)]
     strategy = ModelGuided(candidates_of(SPACE), 0, space=SPACE, first=known)

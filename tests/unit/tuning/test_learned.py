@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from db.store import Store
+from mapper.constraint_rules.predicate import Variable
+from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.cost.analytic import rank_correlation
-from mapper.errors import InputError
+from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import CompileError, Outcome
-from mapper.pipeline import subject_of_layer
+from mapper.pipeline import derive_space, subject_of_layer
+from mapper.profiles import load_profile
 from mapper.search.model_guided import Settings
 from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.learned import (
@@ -27,7 +30,7 @@ from nestmap.tuning.learned import (
 )
 from nestmap.tuning.policy import device_identity
 from nestmap.tuning.run import Budget, tune
-from nestmap.tuning.strategy import random_strategy
+from nestmap.tuning.strategy import Source, random_strategy
 from tests.unit.tuning.fakes import TINY, ScriptedDevice, timed
 
 WIDE = replace(TINY, height=12, width=12, name="wide")
@@ -122,3 +125,19 @@ def test_the_analytic_strategy_tries_each_candidate_once(tmp_path: Path) -> None
     with Store.open(tmp_path / "store.sqlite3") as opened:
         found = tune([subject], device, opened, budget=Budget(10), make=make)
     assert found.state.tried == len(set(device.measured)) == 10
+
+
+def test_an_analytic_search_whose_start_runs_into_a_limit_goes_on_without() -> None:
+    def start(*_: object) -> list[Mapping[Variable, int]]:
+        raise LimitError(Problem("", "too large for the solver"))
+
+    subject = subject_of_layer(TINY, VARIANT)
+    space = derive_space(subject, Mode.STRICT, load_profile("pocl"), RuleOptions())
+    refused: list[NestmapError] = []
+    strategy = GuidedStrategy(
+        [Source(0, subject, space, subject.hash())], load_profile("pocl"), 0,
+        refused=lambda source, error: refused.append(error), settings=Settings(growth=6),
+        analytic=True, start=start,
+    )  # fmt: skip
+    assert strategy.ask() is not None and strategy.ask() is not None
+    assert [error.problems[0].message for error in refused] == ["too large for the solver"]
