@@ -120,7 +120,10 @@ class Agent:
         self.open()
         most_jobs = 1 if self._settings.once else self._settings.max_jobs or math.inf
         while not self._stopping:
-            progress = self._turn(self._settings.wait_s)
+            if self.jobs_done < most_jobs:
+                progress = self._turn(self._settings.wait_s)
+            else:
+                progress = self._hand_in()
             settled = not len(self._journal)
             if settled and self.jobs_done >= most_jobs:
                 return AgentExit.OK
@@ -151,10 +154,9 @@ class Agent:
 
     def _turn(self, wait_s: int) -> bool:
         """Do what is next; True after a job, False when there is none or nothing can be done."""
-        self._state.require()
-        if not self._deliver():
-            self._pause(self._patience.wait_s())
-        elif self._journal.is_full:
+        if not self._hand_in():
+            return False
+        if self._journal.is_full:
             self._announcer.say("journal-full", "too many results wait for the server")
             self._pause(_FULL_JOURNAL_PAUSE_S)
         elif not self._bench.make_ready():
@@ -162,6 +164,14 @@ class Agent:
         elif (lease := self._claim(wait_s)) is not None:
             self._work(lease)
             return True
+        return False
+
+    def _hand_in(self) -> bool:
+        """Send what was measured; False after the pause that a server that is not there needs."""
+        self._state.require()
+        if self._deliver():
+            return True
+        self._pause(self._patience.wait_s())
         return False
 
     def _announce_start(self) -> None:

@@ -107,6 +107,18 @@ def test_every_status_that_is_not_final_is_tried_again(server: FakeServer, tmp_p
     assert job.attempt == 1
 
 
+def test_no_job_is_taken_beyond_the_last_one_while_its_result_waits(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    last, beyond = server.add_job(payload(server)), server.add_job(payload(server))
+    server.faults.append(Fault("/result", 500))
+    with RunningAgent(server, tmp_path / "s", "--max-jobs", "1") as agent:
+        assert agent.exit_code() == AgentExit.OK
+    assert len(last.results) == 1
+    assert not beyond.attempt
+    assert sum("/lease" in path for path in server.paths()) == 1
+
+
 def test_lost_heartbeats_are_made_up_for(server: FakeServer, tmp_path: Path) -> None:
     server.faults += [Fault("/heartbeat", 502), Fault("/heartbeat", None)]
     job = server.add_job(payload(server))
