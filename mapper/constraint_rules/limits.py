@@ -224,6 +224,7 @@ def _idle_threads(kernel: LoopKernel) -> Iterator[Constraint]:
                 seen.add(key)
                 runs.append((loops, position, run))
     ids = tuple(dict.fromkeys(map_id(run[0]) for _, _, run in runs))
+    trips = [run_trip(run) for _, _, run in runs]
     for dimension in DIMENSIONS:
         size = LocalSizeVariable(kernel.name, dimension)
         codes = [
@@ -233,9 +234,9 @@ def _idle_threads(kernel: LoopKernel) -> Iterator[Constraint]:
         filled = [
             all_of(
                 any_of(*(owns(loops, position, run, code) for code in codes)),
-                compare(Relation.LE, size, run_trip(run)),
+                compare(Relation.LE, size, trip),
             )
-            for loops, position, run in runs
+            for (loops, position, run), trip in zip(runs, trips, strict=True)
         ]
         yield Constraint(
             id=f"{IDLE}/{kernel.name}/{dimension}",

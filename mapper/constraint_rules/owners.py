@@ -30,6 +30,12 @@ PARALLEL_IN_ORDER = tuple(sorted(PARALLEL_CODES))
 
 def has_code(map_id: MapId, codes: Iterable[int]) -> Predicate:
     """The map's own code is one of these."""
+    return _member(map_id, codes if isinstance(codes, frozenset) else frozenset(codes))
+
+
+# Rules ask for the same few hundred thousands of times; whoever walks a space meets each once.
+@lru_cache(maxsize=16384)
+def _member(map_id: MapId, codes: frozenset[int]) -> Predicate:
     return member(CodeVariable(map_id), codes)
 
 

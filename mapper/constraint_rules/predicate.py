@@ -322,10 +322,10 @@ def all_of(*parts: Predicate) -> Predicate:
     kept: dict[Predicate, None] = {}
     for part in parts:
         for inner in part.parts if isinstance(part, And) else (part,):
-            if inner == FALSE:
-                return FALSE
-            if inner != TRUE:
+            if not isinstance(inner, Truth):
                 kept[inner] = None
+            elif not inner.value:
+                return FALSE
     if not kept:
         return TRUE
     return next(iter(kept)) if len(kept) == 1 else And(tuple(kept))
@@ -336,10 +336,10 @@ def any_of(*parts: Predicate) -> Predicate:
     kept: dict[Predicate, None] = {}
     for part in parts:
         for inner in part.parts if isinstance(part, Or) else (part,):
-            if inner == TRUE:
-                return TRUE
-            if inner != FALSE:
+            if not isinstance(inner, Truth):
                 kept[inner] = None
+            elif inner.value:
+                return TRUE
     if not kept:
         return FALSE
     return next(iter(kept)) if len(kept) == 1 else Or(tuple(kept))
@@ -388,10 +388,10 @@ def subterms(item: Predicate | IntTerm) -> tuple[Predicate | IntTerm, ...]:
             assert_never(item)
 
 
-def _walk(item: Predicate | IntTerm) -> Iterator[Variable]:
+def _walk(items: Iterable[Predicate | IntTerm]) -> Iterator[Variable]:
     # Shared parts are visited once: expansions over owners share a lot.
     seen: set[int] = set()
-    stack: list[Predicate | IntTerm] = [item]
+    stack: list[Predicate | IntTerm] = list(items)
     while stack:
         part = stack.pop()
         if id(part) in seen:
@@ -402,9 +402,9 @@ def _walk(item: Predicate | IntTerm) -> Iterator[Variable]:
         stack.extend(reversed(subterms(part)))
 
 
-def variables(item: Predicate | IntTerm) -> frozenset[Variable]:
-    """Every variable that occurs."""
-    return frozenset(_walk(item))
+def variables(*items: Predicate | IntTerm) -> frozenset[Variable]:
+    """Every variable that occurs in any of them."""
+    return frozenset(_walk(items))
 
 
 def term_of(expression: Expr, sizes: Mapping[str, int]) -> IntTerm:

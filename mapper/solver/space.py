@@ -84,9 +84,7 @@ def build_space(
     the paper tunes them later. ``extra`` are constraints beyond those that the nest gives.
     """
     constraints = derive(nests, mode, options, extra)
-    mentioned: set[Variable] = set()
-    for constraint in constraints:
-        mentioned |= variables(constraint.predicate)
+    mentioned = variables(*(constraint.predicate for constraint in constraints))
     found: list[tuple[Variable, Domain]] = []
     contexts = contexts_of(nests)
     for context in contexts:
@@ -110,7 +108,7 @@ def _local_limit(device: DeviceProfile | None, dimension: int) -> int:
     return min(device.max_work_group_size, device.max_work_item_sizes[dimension])
 
 
-def _refuse_unknown(mentioned: set[Variable], known: Mapping[Variable, Domain]) -> None:
+def _refuse_unknown(mentioned: frozenset[Variable], known: Mapping[Variable, Domain]) -> None:
     problems = [
         Problem(str(variable), "a constraint speaks of a variable without a domain")
         for variable in sorted(mentioned - known.keys(), key=str)
