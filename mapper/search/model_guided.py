@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from mapper.pareto.front import expected_gains, front_of, gains, on_front
 from mapper.search.candidates import Candidates
-from mapper.search.gaussian_process import Priors
 from mapper.search.goal import Fastest, Front, Goal, admitted, memory_scale
 from mapper.search.learner import MOST_FEATURES, Learner, Model, View
 from mapper.search.pool import Describe, Entries, Pool, nothing_known
 from mapper.search.strategy import Choice, Outcome
+from mapper.search.trees import Forest
 from mapper.solver.space import Space
 
 Floats = NDArray[np.float64]
@@ -42,9 +42,9 @@ class Rule(Enum):
     EXPECTED = "expected gain"
 
 
-#: One sees what goes by sizes, the other what goes by single values and is only right nearby:
-#: where one of them is misled the other need not be.
-VIEWS = (View(), View(values=True, clipped=0.5, priors=Priors(scale_mean=1.0)))
+#: One sees what goes by sizes, the other single values too, and tells the better half apart
+#: only: where one of them is misled the other need not be.
+VIEWS = (View(), View(values=True, clipped=0.5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,17 @@ class Settings:
 
     ``start`` candidates are random; where there is a guess, ``guessed_start``, every other one by
     it. Then each is the one that the learners of all ``views`` together rank best. The deviations
-    below the mean of the bounds are ``optimism``, one after the other. Where the space is not
-    listed, ``growth`` candidates join the pool before each batch, and ``pool`` are kept. Constants
-    of models are fitted anew every ``refit`` outcomes, less often once there are many, by
-    ``steps`` steps. ``trees`` asks for forests where Gaussian processes would do.
+    below the mean of the bounds are ``optimism``, one after the other; ``optimism_of_trees`` where
+    a forest learns, whose deviations mean something else. Where the space is not listed,
+    ``growth`` candidates join the pool before each batch, and ``pool`` are kept. Constants of
+    models are fitted anew every ``refit`` outcomes, less often once there are many, by ``steps``
+    steps. ``trees`` asks for forests where Gaussian processes would do.
     """
 
     start: int = 16
     guessed_start: int = 8
-    optimism: tuple[float, ...] = (1.0, 2.0)
+    optimism: tuple[float, ...] = (3.0,)
+    optimism_of_trees: tuple[float, ...] = (1.0, 2.0)
     views: tuple[View, ...] = VIEWS
     rule: Rule = Rule.BOUND
     pool: int = 512
@@ -182,10 +184,12 @@ class ModelGuided:
             points = np.stack([values, seen_scale], axis=1)[usable]
             judges.append(_Judge(model, columns, points, (float(values.max()), top)))
         found: list[Choice] = []
-        optimism = self._settings.optimism
+        # The first sees the most: where it is a forest, the others stand in for its deviations.
+        chosen = self._settings
+        optimism = chosen.optimism_of_trees if judges[0].trees else chosen.optimism
         for _ in range(min(count, int(left.sum()))):
             kappa = optimism[(len(self._told) + len(found)) % len(optimism)]
-            ranks = [judge.ranks(left, scale, kappa, self._settings.rule) for judge in judges]
+            ranks = [judge.ranks(left, scale, kappa, chosen.rule) for judge in judges]
             # By the product of the ranks: what one holds for the best needs little of the others.
             place = int(np.argmin(np.sum(np.log(ranks), axis=0)))
             left[place] = False
@@ -222,6 +226,11 @@ class _Judge:
         self._points = points
         self._reference = reference
         self._means = np.zeros(len(columns))
+
+    @property
+    def trees(self) -> bool:
+        """Whether a forest learned it."""
+        return isinstance(self._model, Forest)
 
     def ranks(self, left: NDArray[np.bool_], scale: Floats, optimism: float, rule: Rule) -> Floats:
         """From 1 for what may add most; infinite for what is not ``left``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from nestmap.search_bench.recording import Recording
     from nestmap.search_bench.tables import Summary
 
-_SAVE_EVERY = 10
+_SAVE_EVERY_S = 10.0
 app = typer.Typer(help="Search strategies replayed on recorded spaces, and recording them.")
 
 
@@ -76,6 +77,7 @@ def search(
         "out/bench-search.json"
     ),
     fresh: Annotated[bool, typer.Option(help="Begin anew whatever is in the file.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that share the runs.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Replay searches on recorded spaces: what each has found after so many evaluations.
@@ -106,20 +108,21 @@ def search(
     chosen = _contestants(searches, python)
     done = {} if fresh else read_runs(out)
     facts = {**facts_of_run({}), "evaluations": evaluations}
-    made = 0
+    made, saved = 0, time.monotonic()
     with Progress("replaying") as progress:
 
         def after(run: Run) -> None:
-            nonlocal made
+            nonlocal made, saved
             made += 1
             progress.update(made)
             if run.failed:
                 note(f"{run.recording} {run.project} {run.search} seed {run.seed}: {run.failed}")
-            if made % _SAVE_EVERY == 0:
+            if time.monotonic() - saved > _SAVE_EVERY_S:
                 write_runs(out, done.values(), facts)
+                saved = time.monotonic()
 
         try:
-            measure(recordings, chosen, range(seeds), evaluations, python, done, after)
+            measure(recordings, chosen, range(seeds), evaluations, python, done, after, jobs)
         finally:
             value = write_runs(out, done.values(), facts)
     if as_json:

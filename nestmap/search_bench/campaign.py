@@ -10,7 +10,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +29,14 @@ from nestmap.search_bench.contestants import (
     Trace,
     peer_traces,
 )
-from nestmap.search_bench.recording import Recording
+from nestmap.search_bench.recording import Recording, read_recording
 from nestmap.search_bench.replay import Arena, quality, replay, volume
 
 SCHEMA = "nestmap/bench-search/1"
-#: Seeds whose traces of a project one child makes.
+#: Seeds whose traces of a project one child makes; fewer where children share the work, so that
+#: each gets several shares.
 _SEEDS_AT_ONCE = 10
+_SHARES = 4
 
 Floats = NDArray[np.float64]
 
@@ -117,33 +122,49 @@ def own_trace(arena: Arena, search: str, seed: int, evaluations: int) -> Trace:
     return Trace(search, seed, tuple(rows), time.process_time() - started)
 
 
-def missing_runs(
-    arena: Arena,
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Searches of a project on a recording that lack the same seeds: one process makes them."""
+
+    path: Path
+    project: str
+    searches: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+
+def _units(
     path: Path,
+    name: str,
     project: str,
     searches: Sequence[str],
     seeds: Sequence[int],
-    evaluations: int,
-    python: Path,
     done: Mapping[tuple[str, str, str, int], Run],
-) -> Iterator[Run]:
-    """The runs of a project that are not done, seeds in order, so that all grow together."""
-    name = arena.recording.name
-    for start in range(0, len(seeds), _SEEDS_AT_ONCE):
-        part = seeds[start : start + _SEEDS_AT_ONCE]
+    at_once: int,
+) -> Iterator[_Unit]:
+    """What is not done of a project, seeds in order, so that all searches grow together."""
+    for start in range(0, len(seeds), at_once):
+        part = seeds[start : start + at_once]
         # A child takes seconds to start, so it makes all that lack the same seeds.
         lacking: dict[tuple[int, ...], list[str]] = {}
         for search in searches:
             left = tuple(seed for seed in part if (name, project, search, seed) not in done)
-            lacking.setdefault(left, []).append(search)
+            if left:
+                lacking.setdefault(left, []).append(search)
         for left, members in lacking.items():
-            if project == OWN:
-                for search in members:
-                    for seed in left:
-                        yield run_of(arena, project, own_trace(arena, search, seed, evaluations))
-            elif left:
-                for trace in peer_traces(python, project, path, members, left, evaluations):
-                    yield run_of(arena, project, trace)
+            yield _Unit(path, project, tuple(members), left)
+
+
+def _runs_of(arena: Arena, unit: _Unit, evaluations: int, python: Path) -> Iterator[Run]:
+    if unit.project == OWN:
+        for search in unit.searches:
+            for seed in unit.seeds:
+                yield run_of(arena, OWN, own_trace(arena, search, seed, evaluations))
+    else:
+        traces = peer_traces(
+            python, unit.project, unit.path, unit.searches, unit.seeds, evaluations
+        )
+        for trace in traces:
+            yield run_of(arena, unit.project, trace)
 
 
 def read_runs(path: Path) -> dict[tuple[str, str, str, int], Run]:
@@ -194,15 +215,59 @@ def measure(
     python: Path,
     done: dict[tuple[str, str, str, int], Run],
     after: Callable[[Run], None],
+    jobs: int = 1,
 ) -> None:
     """Make every missing run and put it into ``done``; none of a project that cannot be given
-    a recording (:data:`TAKING_PARTS`)."""
-    for path, recording in recordings:
-        arena = Arena.of(recording)
-        for project, searches in chosen.items():
-            if not recording.complete and project not in TAKING_PARTS:
-                continue
-            able = [s for s in searches if project != OWN or arena.planned or s not in OF_LAYERS]
-            for run in missing_runs(arena, path, project, able, seeds, evaluations, python, done):
-                done[run.key] = run
-                after(run)
+    a recording (:data:`TAKING_PARTS`). With more than one of ``jobs`` so many processes share
+    them, and they come in any order."""
+    arenas = {path: Arena.of(recording) for path, recording in recordings}
+    at_once = _SEEDS_AT_ONCE
+    if jobs > 1:
+        runs = len(arenas) * sum(map(len, chosen.values())) * len(seeds)
+        at_once = max(1, min(at_once, runs // (_SHARES * jobs)))
+    units = [
+        unit
+        for path, arena in arenas.items()
+        for project, searches in chosen.items()
+        if arena.recording.complete or project in TAKING_PARTS
+        for unit in _units(
+            path,
+            arena.recording.name,
+            project,
+            [s for s in searches if project != OWN or arena.planned or s not in OF_LAYERS],
+            seeds,
+            done,
+            at_once,
+        )
+    ]
+
+    def keep(run: Run) -> None:
+        done[run.key] = run
+        after(run)
+
+    if jobs == 1:
+        for unit in units:
+            for run in _runs_of(arenas[unit.path], unit, evaluations, python):
+                keep(run)
+        return
+    # A process for each search by itself: they differ in what they cost by a factor of a thousand.
+    single = [replace(unit, searches=(search,)) for unit in units for search in unit.searches]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        try:
+            made = [pool.submit(_runs_by_itself, unit, evaluations, python) for unit in single]
+            for future in as_completed(made):
+                for run in future.result():
+                    keep(run)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _runs_by_itself(unit: _Unit, evaluations: int, python: Path) -> list[Run]:
+    """In a process of its own."""
+    return list(_runs_of(_arena(unit.path), unit, evaluations, python))
+
+
+@lru_cache(maxsize=4)
+def _arena(path: Path) -> Arena:
+    return Arena.of(read_recording(path))

@@ -52,6 +52,18 @@ def test_runs_are_kept_and_the_missing_ones_added(arguments: list[str]) -> None:
     assert {r["evaluations"] for r in both} == {8}
 
 
+def test_several_processes_make_the_same_runs_as_one(arguments: list[str], tmp_path: Path) -> None:
+    only = ("--searches", "nestmap:random", "--searches", "nestmap:evolution", "--seeds", "2")
+    alone = _runs(arguments, *only)
+    together = _runs([*arguments, "--out", str(tmp_path / "jobs.json")], *only, "--jobs", "2")
+
+    def found(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        kept = [{**run, "seconds": 0.0} for run in runs]
+        return sorted(kept, key=lambda run: (run["search"], run["seed"]))
+
+    assert found(together) == found(alone)
+
+
 def test_projects_that_are_not_installed_are_left_out_and_said(arguments: list[str]) -> None:
     result = RUNNER.invoke(
         app, [*arguments, "--searches", "nestmap:random", "--searches", "optuna", "--seeds", "1"]
