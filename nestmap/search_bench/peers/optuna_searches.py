@@ -32,8 +32,9 @@ def _constraint(trial: Any) -> Sequence[float]:
 _SAMPLERS: dict[str, Callable[[int], Any]] = {
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed, constraints_func=_constraint),
-    "tpe_multivariate": lambda seed: optuna.samplers.TPESampler(
-        seed=seed, multivariate=True, constraints_func=_constraint
+    # The default looks at parameters together where it can.
+    "tpe_univariate": lambda seed: optuna.samplers.TPESampler(
+        seed=seed, multivariate=False, constraints_func=_constraint
     ),
     "cmaes": lambda seed: optuna.samplers.CmaEsSampler(seed=seed),
     "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed, constraints_func=_constraint),
