@@ -17,6 +17,7 @@ from nestmap.cli.bench_joint import joint
 from nestmap.cli.bench_search import app as search_app
 from nestmap.cli.bench_soundness import soundness
 from nestmap.cli.bench_spaces import spaces
+from nestmap.cli.bench_throughput import throughput
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_text
 
@@ -34,6 +35,7 @@ app.add_typer(search_app, name="search")
 app.command()(generation)
 app.command()(gpu)
 app.command()(cpu)
+app.command()(throughput)
 app.command()(farm)
 
 

@@ -16,8 +16,8 @@ from mapper.pareto.front import front_of
 from nestmap.search_bench.campaign import Run
 from nestmap.search_bench.contestants import OWN
 from nestmap.search_bench.replay import Arena
-from nestmap.search_bench.svg import Axis, Series, chart
 from nestmap.search_bench.tables import Summary
+from nestmap.svg import Axis, Series, chart
 
 _POINTS_OF_A_CURVE = 120
 _MOST_DOTS = 3000
