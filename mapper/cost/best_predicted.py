@@ -179,7 +179,7 @@ class _Search:
                 self._exclude(model, assignment)
             if status != cp_model.OPTIMAL and self._best_ms >= before:
                 slice_ *= 2
-            if self._best_ms * _RESCALED < reference_ms:
+            if self._reference_ms * _RESCALED < reference_ms:
                 model, relaxed, reference_ms = self._model()
             self._hint(model)
 
@@ -187,10 +187,15 @@ class _Search:
     def _best_ms(self) -> float:
         return self._best[0].time_ms if self._best else inf
 
+    @property
+    def _reference_ms(self) -> float:
+        """What a model is scaled by: constants may all be nothing, so a time may be, too."""
+        return self._best_ms if 0 < self._best_ms < inf else _ANY_MS
+
     def _model(self) -> tuple[Model, RelaxedTime, float]:
         """A model without what is known, scaled for the best time that is known."""
         model = build_model(self._space, watch=self._watch.tick)
-        reference_ms = self._best[0].time_ms if self._best else _ANY_MS
+        reference_ms = self._reference_ms
         relaxed = self._relax(model, reference_ms)
         names = [name for name, _ in self._space.variables]
         for key in self._known:

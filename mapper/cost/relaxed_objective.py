@@ -184,10 +184,10 @@ class _Builder:
         self._cp.equal(own, linear)
         return index
 
-    def _looked_up(self, place: Linear, values: list[int]) -> Linear:
-        """The value at a place, of those at which it may be."""
+    def _looked_up(self, place: Linear, values: list[int], first: int = 0) -> Linear:
+        """The value at a place, of those at which it may be; ``values`` are from ``first`` on."""
         low, high = self._cp.bounds(place)
-        values = values[low : high + 1]
+        values = values[low - first : high + 1 - first]
         if len(set(values)) == 1:
             return Linear(values[0])
         index, found = self._variable(min(values), max(values))
@@ -312,8 +312,11 @@ class _Builder:
 
         if high - low >= _MOST_VALUES:
             return Linear(steps(low if down else high))
-        values = [steps(max(value, low)) for value in range(high + 1)]
-        return self._looked_up(self._lowering.term(term), values)
+        place = self._lowering.term(term)
+        # As far as bounds of parts tell, it may be negative: no valid candidate has it so.
+        first, last = self._cp.bounds(place)
+        values = [steps(max(value, low)) for value in range(first, last + 1)]
+        return self._looked_up(place, values, first)
 
     def _exponential(self, logarithm: Linear) -> Linear:
         """At least e to the power of a logarithm, as far as its tangents say."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import pytest
+from ortools.sat.python import cp_model
 
 from mapper.ast_model.text_form import parse
-from mapper.constraint_rules.predicate import CodeVariable, LocalSizeVariable, Variable
+from mapper.constraint_rules.predicate import CodeVariable, LocalSizeVariable, Variable, member
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.cost.analytic import DeviceConstants, counts_of, predicted_ms
 from mapper.cost.best_predicted import BestPredicted, best_predicted
@@ -163,6 +164,21 @@ def test_a_relaxed_time_is_just_below_the_prediction_of_its_candidate(
         assert least * time_ms < bound <= time_ms
 
 
+def test_the_model_of_a_whole_space_leaves_every_candidate_its_relaxed_time() -> None:
+    """With nothing pinned a trip count may be negative, as far as the bounds of its parts tell."""
+    subject = subject_of_layer(LayerSpec(1, 3, 4, 1, name="tiny"), "partial")
+    case = _case(subject, load_profile("mali-g72"), DeviceConstants())
+    assignment = next(diverse(case.space, 1, 5))
+    time_ms = case.predict(assignment)
+    model = build_model(case.space)
+    relaxed = case.relax(model, time_ms)
+    for name in model.space.domains.keys() - model.pins.keys():
+        model.lowering.add(member(name, (assignment[name],)))
+    solver = solver_with()
+    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    assert 0.75 * time_ms < relaxed.bound_ms(solver.best_objective_bound) <= time_ms
+
+
 def test_a_limit_leaves_what_was_found_and_a_bound_that_holds() -> None:
     times = _all_times(SMALL[0])
     result = _small(*SMALL[0]).best(5, watch=Watch(SolveLimits(solutions=6)))
@@ -171,6 +187,13 @@ def test_a_limit_leaves_what_was_found_and_a_bound_that_holds() -> None:
     assert len(result.found) == 5
     assert result.bound_ms <= times[0]
     assert 0 <= result.gap < 1
+
+
+def test_a_device_on_which_everything_is_free_has_best_candidates_too() -> None:
+    free = DeviceConstants(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    result = _small(SPLIT, FEW_UNITS, free).best(6)
+    assert [entry.time_ms for entry in result.found] == [0.0] * 6
+    assert (result.bound_ms, result.gap, result.proved) == (0.0, 0.0, True)
 
 
 def test_one_seed_gives_one_answer() -> None:
