@@ -48,9 +48,10 @@ def test_spoilt_result_is_set_aside_and_takes_no_other_along(tmp_path: Path) -> 
 
 def test_journal_says_when_it_is_full(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    for number in range(MAX_PENDING):
-        assert not journal.is_full
+    for number in range(MAX_PENDING - 1):
         (tmp_path / f"{number:020d}-x.result.json").touch()
+    assert not journal.is_full
+    (tmp_path / f"{MAX_PENDING:020d}-x.result.json").touch()
     assert journal.is_full
 
 
