@@ -29,6 +29,7 @@ SPACE = {
 }
 FILES = {
     "small.json": LAYER,
+    "wider.json": {**LAYER, "name": "wider", "filters": 2 * LAYER["filters"]},
     "space.json": SPACE,
     "bad.json": {"row": 0, "column": 0, "filter": 0},
     "part.json": {"row": 20, "column": 10, "filter": 0},
@@ -141,6 +142,19 @@ def test_a_run_is_made_on_a_device_and_its_front_is_that_of_the_store(served: Se
     listed = json.loads(served.remote("devices", "--json").stdout)
     assert [device["id"] for device in listed["devices"]] == [served.device]
     assert "pocl" in [profile["name"] for profile in listed["profiles"]]
+
+
+def test_a_run_with_transfer_learns_from_what_the_service_has_of_another_layer(served: Served):
+    common = ("--variant", "high-level", "--device", served.device, "--json")
+    # So many of one layer are what there is to learn from at least.
+    eight = ("--candidates", "8", "--strategy", "random", "--seed", "11")
+    assert served.remote("tune", "small.json", *eight, *common).exit_code == 0
+    tuned = served.remote("tune", "wider.json", "--transfer", "--candidates", "2", *common)
+    assert tuned.exit_code == 0, tuned.stderr
+    found = json.loads(tuned.stdout)
+    assert (found["ended_by"], found["tried"]) == ("candidates", 2)
+    with Client(served.url, token_file=served.token_file) as client:
+        assert client.run(found["run"])["request"]["transfer"] is True
 
 
 @pytest.mark.parametrize(
