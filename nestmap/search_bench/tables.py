@@ -18,6 +18,8 @@ POINTS = (25, 50, 100, 200)
 #: The share of the best time, and of the best hypervolume, that a search is to reach.
 SHARE = 0.95
 DEFAULT = "model-guided"
+#: The same with the peers' goal.
+TIME_ALONE = "model-guided, fastest"
 
 
 @dataclass(frozen=True)
@@ -115,18 +117,21 @@ def table(found: Sequence[Summary], evaluations: int, *, best_peers: int | None 
 
 def overview(found: Sequence[tuple[Recording, Sequence[Summary]]]) -> str:
     """A line for each recording: how soon the default and the best of the peers came to
-    :data:`SHARE` of the best (evaluations; seconds of the recorded machine), with quartiles."""
+    :data:`SHARE` of the best (evaluations; seconds of the recorded machine), with quartiles; and
+    the default where it looks for the time alone, as the peers do."""
     share = f"{SHARE:.0%}"
     heads = [
         "recording", "device", "rows", f"from {share} of the best time on",
-        f"{DEFAULT} to {share}", "seconds", "best of the others", f"to {share}", "seconds",
+        f"{DEFAULT} to {share}", "seconds", "for the time alone", "best of the others",
+        f"to {share}", "seconds",
     ]  # fmt: skip
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for recording, members in found:
         near = int((recording.time_ms <= recording.best_ms / SHARE).sum())
         cells = [recording.name, recording.device, str(recording.rows), str(near)]
-        own = default_of(members)
+        own, alone = default_of(members), _own(members, TIME_ALONE)
         cells += ["–", "–"] if own is None else [_spread(own.reached), _spread(own.seconds)]
+        cells.append("–" if alone is None else _spread(alone.reached))
         peers = [summary for summary in members if summary.project != OWN]
         if peers:
             best = min(peers, key=_lateness)
@@ -146,7 +151,11 @@ def _lateness(summary: Summary) -> tuple[float, float]:
 
 def default_of(found: Sequence[Summary]) -> Summary | None:
     """What ``nestmap tune`` does, where it took part."""
-    return next((s for s in found if (s.project, s.search) == (OWN, DEFAULT)), None)
+    return _own(found, DEFAULT)
+
+
+def _own(found: Sequence[Summary], search: str) -> Summary | None:
+    return next((s for s in found if (s.project, s.search) == (OWN, search)), None)
 
 
 def _quartiles(values: Floats) -> str:

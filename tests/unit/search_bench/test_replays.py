@@ -14,7 +14,7 @@ from mapper.measurement import CompileError, Outcome
 from mapper.search.goal import Front
 from nestmap.search_bench.campaign import curve_of, own_trace, read_runs, run_of, write_runs
 from nestmap.search_bench.contestants import OWN, Trace, goal_of
-from nestmap.search_bench.layer_recording import record_layer
+from nestmap.search_bench.layer_recording import record_layer, space_of_layer
 from nestmap.search_bench.peers.repair import nearest_row
 from nestmap.search_bench.plots import write_plots
 from nestmap.search_bench.recording import Recording, read_recording, write_recording
@@ -144,9 +144,9 @@ def test_tables_and_plots_say_who_reached_what(arena: Arena, tmp_path: Path) -> 
     ]
     assert overview([(arena.recording, found)]).splitlines()[-1] == (
         f"| {arena.recording.name} | {arena.recording.device} | {POINTS} | 1 | 3 (3 to 3) | "
-        "0 (0 to 0) | optuna: tpe | 1 (1 to 1) | 0 (0 to 0) |"
+        "0 (0 to 0) | – | optuna: tpe | 1 (1 to 1) | 0 (0 to 0) |"
     )
-    assert overview([(arena.recording, found[2:])]).endswith("| – | – | – | – | – |")
+    assert overview([(arena.recording, found[2:])]).endswith("| – | – | – | – | – | – |")
     paths = write_plots(tmp_path, arena, runs, found)
     assert len(paths) == 3
     assert all(path.read_text().startswith("<svg") for path in paths)
@@ -170,3 +170,14 @@ def test_recordings_of_the_repository_can_be_replayed(name: str) -> None:
     assert len(listed) == arena.recording.rows >= 300
     assert arena.recording.complete == name.startswith("hub")
     assert len(own_trace(arena, "random", 0, 5).rows) == 5
+
+
+_LAYERS = sorted(path.relative_to(RECORDINGS).as_posix() for path in RECORDINGS.glob("*/*.gz"))
+
+
+@pytest.mark.parametrize("name", _LAYERS)
+def test_recorded_layers_have_the_variables_of_today(name: str) -> None:
+    """What a change of a variant breaks here has to be recorded again."""
+    recording = read_recording(RECORDINGS / name)
+    _, variables = space_of_layer(recording)
+    assert len(variables) == len(recording.variables)
