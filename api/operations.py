@@ -38,6 +38,7 @@ SHAPES: dict[str, Callable[[list[Any], dict[str, Any]], dict[str, Any]]] = {
     "waterfall": lambda items, end: {"steps": items, **end},
     "count": lambda items, end: end,
     "sample": lambda items, end: {"items": items, **end},
+    "best": lambda items, end: {"items": items, **end},
     "check": lambda items, end: end,
     "explain": lambda items, end: end,
 }

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from mapper.constraint_rules.predicate import Assignment
-from mapper.constraint_rules.rule import Mode
 from mapper.cost.analytic import DeviceConstants, counts_of, predicted_ms
 from mapper.cost.best_predicted import BestPredicted, best_predicted
 from mapper.cost.relaxed_objective import RelaxedTime, add_relaxed_time
 from mapper.device_profile import DeviceProfile
-from mapper.errors import InputError, Problem, UnsatisfiableError
+from mapper.errors import InputError, UnsatisfiableError
 from mapper.pipeline import Subject, choices_of, generate_kernels
 from mapper.solver.limits import Watch
 from mapper.solver.model import Model
 from mapper.solver.restrictions import narrowed
 from mapper.solver.space import Space
 from nestmap.answers import empty_space_error
-from nestmap.requests import Request
+from nestmap.requests import Request, refuse_unpredictable
 
 
 def predicted_time_ms(
@@ -46,12 +45,7 @@ def best_of_request(
     InputError for a subject without kernels and in paper mode, which chooses codes only; else
     as :func:`best_of_space`.
     """
-    request.subject.require_program()
-    if request.mode is not Mode.STRICT:
-        raise InputError(
-            Problem("mode", "predictions need parameters and local sizes, which this mode does "
-                    "not choose", request.mode.value, Mode.STRICT.value)
-        )  # fmt: skip
+    refuse_unpredictable(request)
     space = narrowed(request.space, request.restrictions)
     try:
         return best_of_space(

@@ -44,3 +44,21 @@ def request_about(
             )
         )
     return Request(subject, device, mode, derive_space(subject, mode, device, RuleOptions()))
+
+
+def refuse_unpredictable(
+    request: Request, subject_field: str = "", mode_field: str = "mode"
+) -> None:
+    """InputError, which names these fields, where the analytic model has nothing to predict: for
+    a subject without kernels, and in paper mode, which chooses codes only."""
+    try:
+        request.subject.require_program()
+    except InputError as error:
+        raise InputError(
+            Problem(subject_field or p.path, p.message, p.found, p.allowed) for p in error.problems
+        ) from None
+    if request.mode is not Mode.STRICT:
+        raise InputError(
+            Problem(mode_field, "predictions need parameters and local sizes, which this mode "
+                    "does not choose", request.mode.value, Mode.STRICT.value)
+        )  # fmt: skip

@@ -15,6 +15,8 @@ from api.routing import GuardedRouter
 from api.schemas.operations import ACCEPTED
 from api.schemas.solving import (
     About,
+    BestPredicted,
+    BestQuery,
     CheckQuery,
     Conflict,
     ConstraintList,
@@ -145,6 +147,21 @@ async def sample_mappings(
 ) -> Any:
     """Different ones; the same seed gives the same ones."""
     request = await services.solving.request_of("sample", query, count=query.number)
+    return await services.operations.answer(principal, preference, request, query.time_limit_s)
+
+
+@routes.post(
+    "/v1/mappings/best", Access.USER, summary="The mappings that are predicted to be fastest",
+    holds_program=True, responses=ACCEPTED, response_model=BestPredicted,
+)  # fmt: skip
+async def find_best_predicted(
+    query: BestQuery, services: ServicesOf, principal: PrincipalOf, preference: Preference
+) -> Any:
+    """Of the whole space, however large, by the analytic model; and a bound for all others.
+
+    Where time is over before `proved`, they are the best so far and the bound still holds.
+    """
+    request = await services.solving.request_of("best", query, count=query.number)
     return await services.operations.answer(principal, preference, request, query.time_limit_s)
 
 

@@ -10,6 +10,7 @@ from api.paging import DEFAULT_PAGE, MAX_CURSOR_CHARACTERS, MAX_PAGE
 from api.schemas.types import Flag, Number, Whole
 
 MAX_SAMPLE = 10_000
+MAX_BEST = 1_000
 MAX_STREAM = 10_000_000
 
 Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
@@ -17,6 +18,7 @@ Restriction = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Restrictions = Annotated[list[Restriction], Field(max_length=1_000)]
 Cursor = Annotated[str, StringConstraints(max_length=MAX_CURSOR_CHARACTERS)]
 Seed = Annotated[Whole, Field(ge=0, le=2**63 - 1)]
+Nanoseconds = Annotated[Number, Field(ge=0, le=1e9)]
 
 
 class Strict(BaseModel):
@@ -167,6 +169,31 @@ class SampleQuery(RestrictedAbout):
     up_to_symmetry: Flag = False
 
 
+class ModelConstants(Strict):
+    """The analytic model's: nanoseconds for one of each, and work-items that run at once."""
+
+    launches: Nanoseconds
+    waves: Nanoseconds
+    operations: Nanoseconds
+    private_accesses: Nanoseconds
+    spilled: Nanoseconds
+    local_bytes: Nanoseconds
+    global_bytes: Nanoseconds
+    lanes: Whole = Field(ge=1, le=65_536)
+
+
+class BestQuery(RestrictedAbout):
+    """Those that are predicted to be fastest."""
+
+    number: Whole = Field(default=10, ge=1, le=MAX_BEST)
+    seed: Seed = 0
+    constants: ModelConstants | None = Field(
+        default=None,
+        description="Of a device, as `nestmap devices calibrate` fits them; without, those of none "
+        "in particular",
+    )
+
+
 class CheckQuery(RestrictedAbout):
     """Is this mapping valid?"""
 
@@ -230,6 +257,29 @@ class Sample(BaseModel):
     not_uniform: str | None = Field(
         default=None, description="Why they are diverse and not equally likely, where they are"
     )
+
+
+class PredictedMapping(MappingDocument):
+    """A valid mapping, and how long the analytic model predicts it to take."""
+
+    predicted_ms: float
+
+
+class BestPredicted(BaseModel):
+    """The mappings that are predicted to be fastest, these first."""
+
+    items: list[PredictedMapping]
+    count: int
+    bound_ms: float | None = Field(
+        description="No valid mapping is predicted below it; null where there are no `items`"
+    )
+    gap: float = Field(description="How much faster than the first another may be, as a part of 1")
+    proved: bool = Field(
+        description="No other is predicted to be more than 1 % faster than any of these; else "
+        "time was over: they are the best so far"
+    )
+    predicted: int = Field(description="How many were predicted one by one")
+    seed: int
 
 
 class Count(BaseModel):

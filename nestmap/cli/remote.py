@@ -54,7 +54,8 @@ _INPUTS = (
 #: Fields of bodies in the words of the command line.
 _OPTIONS = {
     "pin": "--pin", "forbid": "--forbid", "prefer": "--prefer", "limit": "--limit",
-    "number": "--sample", "seed": "--seed", "time_limit_s": "--time-limit", "joint": "--joint",
+    "number": "--sample, --best", "constants": "--constants", "seed": "--seed",
+    "time_limit_s": "--time-limit", "joint": "--joint",
     "stratify": "--stratify", "up_to_symmetry": "--up-to-symmetry", "variant": "--variant",
     "variants": "--variant", "device": "--device", "stand_ins": "--stand-in", "mode": "--mode",
     "subject": "X", "strategy": "--strategy", "budget": "--candidates, --seconds",

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from mapper.constraint_rules.predicate import CodeVariable
 from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Assignment, assignment_from_json
+from mapper.solver.limits import Progress
 from mapper.tuning_space.configuration import configuration_from_json
 from nestmap.cli.remote import asking, question_of, subject_of
-from nestmap.cli.solving import Counted, note_diverse, note_drawn, note_fewer
+from nestmap.cli.solving import Counted, Predictions, note_diverse, note_drawn, note_fewer
 from nestmap.client.errors import BAD_ANSWER, ServiceError
 from nestmap.requests import Request
 
 if TYPE_CHECKING:
+    from mapper.cost.analytic import DeviceConstants
     from nestmap.client import Client
     from nestmap.client.calls import Restricted
 
@@ -107,9 +109,38 @@ class There:
                 yield assignment_of(self._request, item)
         note_fewer(len(found["items"]), number, stratify)
 
+    def best(
+        self, number: int, constants: DeviceConstants | None, seed: int, progress: Progress
+    ) -> Predictions:
+        """See :class:`nestmap.cli.solving.Source`; a service tells of no progress."""
+        del progress
+        with asking(self._request):
+            found = self._client.best(
+                subject_of(self._request),
+                **self._about,
+                number=number,
+                seed=seed,
+                constants=None if constants is None else constants.to_json(),
+            )
+            return Predictions(
+                [_predicted_of(self._request, item) for item in found["items"]],
+                found["bound_ms"],
+                found["gap"],
+                found["proved"],
+                found["predicted"],
+            )
+
 
 def _codes_of(assignment: Assignment) -> Assignment:
     return {v: value for v, value in assignment.items() if isinstance(v, CodeVariable)}
+
+
+def _predicted_of(request: Request, item: Mapping[str, Any]) -> tuple[Assignment, float]:
+    time_ms = item.get("predicted_ms")
+    if not isinstance(time_ms, int | float):
+        raise ServiceError(BAD_ANSWER, Problem("/items", "a prediction without a time"))
+    chosen = {name: value for name, value in item.items() if name != "predicted_ms"}
+    return assignment_of(request, chosen), float(time_ms)
 
 
 def assignment_of(request: Request, item: Mapping[str, Any]) -> Assignment:

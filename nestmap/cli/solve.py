@@ -126,17 +126,12 @@ def solve(
     if constants is not None and best is None:
         raise InputError(Problem("--constants", "say what to predict with", "", "with --best"))
     if best is not None:
-        refuse_with_best(prefer=prefer, up_to_symmetry=up_to_symmetry, url=url)
+        refuse_with_best(prefer=prefer, up_to_symmetry=up_to_symmetry)
     whole = request = prepare(x, variant, mode, device)
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
     if (stratify or up_to_symmetry) and not request.subject.nests:
         option = "--stratify" if stratify else "--up-to-symmetry"
         raise InputError(Problem(option, "a tuning space has no dimensions"))
-    if best is not None:
-        request = replace(request, restrictions=restrictions)
-        watch = Watch(limits_of(time_limit, memory_limit))
-        write_best(request, best, constants, seed, watch, json_output)
-        return
     with ExitStack() as stack:
         if (service := service_at(url, token_file)) is None:
             if up_to_symmetry:
@@ -161,6 +156,8 @@ def solve(
             with Progress("counting"):
                 counted = source.count(joint, stratify)
             write_count(whole, counted, seconds_or_none(time_limit), json_output, joint)
+        elif best is not None:
+            write_best(request, source, best, constants, seed, json_output)
         elif sample is not None:
             _write(request, source.sample(sample, seed, joint, stratify), json_output)
         else:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mapper.errors import LimitError
 from mapper.pipeline import Assignment
-from mapper.solver.limits import Watch
+from mapper.solver.limits import Progress, Watch
 from mapper.solver.space import Space
 from nestmap.cli.explanations import explained
 from nestmap.cli.output import note
 from nestmap.requests import Request
+
+if TYPE_CHECKING:
+    from mapper.cost.analytic import DeviceConstants
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,20 @@ class Counted:
     number: int
     complete: bool
     strata: dict[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """Assignments with their predicted ms, fastest first; none is predicted below ``bound_ms``.
+
+    The other fields are those of :class:`mapper.cost.best_predicted.BestPredicted`.
+    """
+
+    found: Sequence[tuple[Assignment, float]]
+    bound_ms: float | None
+    gap: float
+    proved: bool
+    predicted: int
 
 
 class Source(Protocol):
@@ -44,6 +61,12 @@ class Source(Protocol):
 
     def sample(self, number: int, seed: int, joint: bool, stratify: bool) -> Iterator[Assignment]:
         """Different ones, equally likely; fewer, with a note, where there are no more."""
+        ...
+
+    def best(
+        self, number: int, constants: DeviceConstants | None, seed: int, progress: Progress
+    ) -> Predictions:
+        """Those that are predicted to be fastest; constants of no device where none are given."""
         ...
 
 
@@ -145,6 +168,23 @@ class Here:
             yield assignment
             given += 1
         note_fewer(given, number, stratify)
+
+    def best(
+        self, number: int, constants: DeviceConstants | None, seed: int, progress: Progress
+    ) -> Predictions:
+        """See :class:`Source`."""
+        from nestmap.predicting import best_of_request
+        from nestmap.tuning.descriptions import CONSTANTS
+
+        self._watch.progress = progress
+        result = best_of_request(self._request, number, constants or CONSTANTS, seed, self._watch)
+        return Predictions(
+            [(dict(entry.assignment), entry.time_ms) for entry in result.found],
+            result.bound_ms if result.found else None,
+            result.gap,
+            result.proved,
+            result.predicted,
+        )
 
 
 def note_drawn(error: LimitError) -> None:

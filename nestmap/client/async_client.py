@@ -104,6 +104,12 @@ class AsyncClient:
         """Some valid mappings, equally likely; one seed gives the same ones."""
         return await self._awaited(calls.sample(subject, question))
 
+    async def best(
+        self, subject: SubjectLike, **question: Unpack[calls.BestQuestion]
+    ) -> documents.BestPredicted:
+        """The mappings that are predicted to be fastest, and what none is predicted below."""
+        return await self._awaited(calls.best(subject, question))
+
     async def check(
         self,
         subject: SubjectLike,

@@ -74,6 +74,14 @@ class SampleQuestion(CountQuestion, total=False):
     seed: int
 
 
+class BestQuestion(Restricted, total=False):
+    """How many are found, and by which constants of the analytic model."""
+
+    number: int
+    seed: int
+    constants: Mapping[str, float] | None
+
+
 class CheckQuestion(Restricted, total=False):
     """Whether the valid mapping with the fewest changes is looked for (it is)."""
 
@@ -204,6 +212,11 @@ def count(subject: SubjectLike, question: CountQuestion) -> Call[documents.Count
 def sample(subject: SubjectLike, question: SampleQuestion) -> Call[documents.Sample]:
     """Some of them."""
     return _ask("/v1/mappings/sample", documents.Sample, subject, question)
+
+
+def best(subject: SubjectLike, question: BestQuestion) -> Call[documents.BestPredicted]:
+    """Those that are predicted to be fastest."""
+    return _ask("/v1/mappings/best", documents.BestPredicted, subject, question)
 
 
 def check(

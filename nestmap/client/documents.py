@@ -61,6 +61,18 @@ class Sample(TypedDict):
     not_uniform: NotRequired[str | None]
 
 
+class BestPredicted(TypedDict):
+    """Valid mappings with ``predicted_ms``, fastest first; none is predicted below ``bound_ms``."""
+
+    items: list[MappingDocument]
+    count: int
+    bound_ms: float | None
+    gap: float
+    proved: bool
+    predicted: int
+    seed: int
+
+
 class Count(TypedDict):
     """``count`` where it is complete, else ``at_least``."""
 

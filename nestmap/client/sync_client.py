@@ -108,6 +108,12 @@ class Client:
         """Some valid mappings, equally likely; one seed gives the same ones."""
         return self._awaited(calls.sample(subject, question))
 
+    def best(
+        self, subject: SubjectLike, **question: Unpack[calls.BestQuestion]
+    ) -> documents.BestPredicted:
+        """The mappings that are predicted to be fastest, and what none is predicted below."""
+        return self._awaited(calls.best(subject, question))
+
     def check(
         self,
         subject: SubjectLike,

@@ -38,6 +38,7 @@ KINDS: dict[str, Kind] = {
     "mappings": kinds.mappings,
     "count": kinds.count,
     "sample": kinds.sample,
+    "best": kinds.best,
     "check": kinds.check,
     "explain": kinds.explain,
     "kernel": kernels.kernel,

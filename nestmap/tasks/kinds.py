@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from math import prod
 from typing import Any
 
 from mapper.ast_model.nest import NestMap
 from mapper.constraint_rules.predicate import CodeVariable, ParameterVariable, value_text
+from mapper.cost.analytic import DeviceConstants
 from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Assignment, answer_to_json
 from mapper.solver.enumeration import enumerate_assignments
@@ -41,7 +43,8 @@ from nestmap.finding import (
     out_of_time,
 )
 from nestmap.mappings import Given, judge, read_mapping
-from nestmap.requests import Request
+from nestmap.predicting import best_of_request
+from nestmap.requests import Request, refuse_unpredictable
 from nestmap.restrictions import option_name
 from nestmap.tasks.context import Context
 from nestmap.tasks.known_spaces import KnownPart
@@ -52,7 +55,11 @@ from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts
 MOST_ITEMS = 10_000_000
 #: A page that somebody reads, or the ranks of a stream.
 MOST_SKIPPED = 2**62
+MOST_BEST = 1_000
 _PROGRESS_S = 0.5
+#: What is left of the time when the solver is stopped, so that what it found is still answered.
+_ANSWERING_S = 5.0
+_ANSWERING_SHARE = 0.2
 
 
 def describe(envelope: Envelope, context: Context, replies: Replies) -> None:
@@ -282,6 +289,58 @@ def sample(envelope: Envelope, context: Context, replies: Replies) -> None:
         given += 1
     end: dict[str, Any] = {"count": given, "of": _counted_what(joint), "seed": seed}
     replies.end(end | ({"not_uniform": reasons[0]} if reasons else {}))
+
+
+def best(envelope: Envelope, context: Context, replies: Replies) -> None:
+    """The ``count`` assignments that are predicted to be fastest, and what none is predicted below.
+
+    Where time is over before that is proved they are the best so far. ``constants`` are the
+    analytic model's, of no device in particular where they are absent.
+    """
+    fields = Fields(envelope, ("count", "seed", "constants"))
+    number = fields.integer("count", 10, 1, MOST_BEST) or 10
+    seed = fields.integer("seed", 0, 0, 2**63 - 1) or 0
+    given = fields.object("constants", required=False)
+    restrictions = fields.restrictions()
+    fields.finish()
+    constants = DeviceConstants() if given is None else _read_constants(given)
+    part = _part(envelope, context, restrictions, True, unordered="what is predicted to be fast")
+    request = part.request
+    refuse_unpredictable(request, "/subject", "/mode")
+    refuse_large_model(part.space, context.limits)
+    _leave_time_to_answer(context.watch)
+    with _progressing(context.watch, replies):
+        found = best_of_request(request, number, constants, seed, context.watch)
+    for entry in found.found:
+        chosen = answer_to_json(request.subject, entry.assignment)
+        replies.item({**chosen, "predicted_ms": entry.time_ms})
+    replies.end(
+        {
+            "count": len(found.found),
+            "bound_ms": found.bound_ms if found.found else None,
+            "gap": found.gap,
+            "proved": found.proved,
+            "predicted": found.predicted,
+            "seed": seed,
+        }
+    )
+
+
+def _read_constants(given: dict[str, Any]) -> DeviceConstants:
+    try:
+        return DeviceConstants.from_json(given)
+    except InputError as error:
+        raise InputError(
+            Problem("/constants", p.message, p.found, p.allowed, p.remedy) for p in error.problems
+        ) from error
+
+
+def _leave_time_to_answer(watch: Watch) -> None:
+    """A child is ended half a second past its time, whatever it has found."""
+    time_s = watch.limits.time_s
+    if time_s is not None:
+        kept_s = min(_ANSWERING_S, _ANSWERING_SHARE * time_s)
+        watch.limits = replace(watch.limits, time_s=time_s - kept_s)
 
 
 def check(envelope: Envelope, context: Context, replies: Replies) -> None:

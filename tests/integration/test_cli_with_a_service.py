@@ -36,6 +36,7 @@ FILES = {
     "odd.json": {"row": 99},
 }
 HIGH = ("small.json", "--variant", "high-level")
+FEW = ("--pin", "convolution.0=1,2", "--pin", "convolution.1=1", "--pin", "convolution.2=1")
 NOTHING = ("--pin", "row=0", "--pin", "column=0", "--pin", "filter=0")
 
 
@@ -87,6 +88,9 @@ def among_files(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         (("solve", *HIGH, "--count"), 0),
         (("solve", *HIGH, "--count", "--stratify", "--up-to-symmetry", "--json"), 0),
         (("solve", *HIGH, "--count", "--joint", "--device", "mali-g72+half"), 0),
+        (("solve", *HIGH, "--best", "2", *FEW), 0),
+        (("solve", *HIGH, "--best", "1", *FEW, "--json"), 0),
+        (("solve", "space.json", "--best", "2"), 2),
         (("solve", *HIGH, *NOTHING), 5),
         (("solve", *HIGH, *NOTHING, "--json"), 5),
         (("solve", *HIGH, "--pin", "row=nothing"), 2),

@@ -44,6 +44,37 @@ def test_a_stored_layer_is_a_subject(service):
     assert service.solver.asked[-1]["subject"] == {"document": layer["layer"]}
 
 
+def test_the_best_predicted_are_asked_for_and_answered_with_their_bound(service):
+    item = {"mapping": {"row": 20}, "local_sizes": {"k": [8, 1, 1]}, "predicted_ms": 0.5}
+    end = {"count": 1, "bound_ms": 0.25, "gap": 0.5, "proved": False, "predicted": 4, "seed": 1}
+    service.solver.answers["best"] = Answer([item], end)
+    constants = {"launches": 1.0, "waves": 2.0, "operations": 3.0, "private_accesses": 4.0,
+                 "spilled": 5.0, "local_bytes": 6.0, "global_bytes": 7.0, "lanes": 8}  # fmt: skip
+    body = {**ABOUT, "number": 1, "seed": 1, "constants": constants, "pin": ["row=W0"]}
+    answer = service.user.post("/v1/mappings/best", json=body)
+    assert (answer.status_code, answer.json()) == (200, {"items": [item], **end})
+    assert service.solver.asked[-1] == {
+        "kind": "best", **ABOUT, "mode": "strict", "device": "pocl", "pin": ["row=W0"], "count": 1,
+        "seed": 1, "constants": constants,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer"),
+    [
+        ({"number": 0}, "/number"), ({"number": 1_001}, "/number"), ({"seed": -1}, "/seed"),
+        ({"constants": {"launches": 1.0}}, "/constants/lanes"),
+        ({"constants": {"lanes": 0}}, "/constants/lanes"),
+        ({"joint": True}, "/joint"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_question_for_the_best_predicted_is_named(service, fields, pointer):
+    answer = service.user.post("/v1/mappings/best", json={**ABOUT, **fields})
+    assert answer.status_code == 422
+    assert pointer in [error["pointer"] for error in answer.json()["errors"]]
+    assert service.solver.asked == []
+
+
 def test_a_program_is_checked_by_the_solver_and_stored_once(service):
     document = {"schema": "nestmap/program/1", "kernels": []}
     service.solver.answers["describe"] = Answer(

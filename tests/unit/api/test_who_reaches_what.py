@@ -59,6 +59,7 @@ ACCESS = {
     "POST /v1/mappings/stream": USERS,
     "POST /v1/mappings/count": USERS,
     "POST /v1/mappings/sample": USERS,
+    "POST /v1/mappings/best": USERS,
     "POST /v1/mappings/check": USERS,
     "POST /v1/mappings/explain": USERS,
     "POST /v1/kernels": USERS,

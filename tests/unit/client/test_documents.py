@@ -39,7 +39,8 @@ def test_a_document_has_the_fields_of_the_schema_of_its_name(name: str):
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "describe": ("vgg16/7", {}), "constraints": ("vgg16/7", {}), "waterfall": ("vgg16/7", {}, True),
-    "count": ("vgg16/7", {}), "sample": ("vgg16/7", {}), "check": ("vgg16/7", {}, {}),
+    "count": ("vgg16/7", {}), "sample": ("vgg16/7", {}), "best": ("vgg16/7", {}),
+    "check": ("vgg16/7", {}, {}),
     "explain": ("vgg16/7", {}), "mappings": ("vgg16/7", {}), "kernel": ("vgg16/7", {}),
     "kernel_of_hash": ("0",), "add_layer": ({},), "add_program": ("text",),
     "create_run": ("dev_1", "vgg16/7", {}, None), "runs": ({},), "run": ("run_1",),
@@ -72,7 +73,8 @@ def test_every_call_is_a_route_of_the_document_with_fields_that_it_knows():
     [
         (calls.About, "About"), (calls.MappingsQuestion, "StreamQuery"),
         (calls.CountQuestion, "CountQuery"), (calls.SampleQuestion, "SampleQuery"),
-        (calls.CheckQuestion, "CheckQuery"), (calls.KernelQuestion, "KernelQuery"),
+        (calls.BestQuestion, "BestQuery"), (calls.CheckQuestion, "CheckQuery"),
+        (calls.KernelQuestion, "KernelQuery"),
         (calls.RunQuestion, "RunRequest"), (calls.Restricted, "RestrictedAbout"),
     ],
 )  # fmt: skip

@@ -74,6 +74,14 @@ def test_what_a_solver_answers_is_typed_and_what_it_refuses_is_one_error(
         client.sample("vgg16/7", number=0)
     assert (caught.value.path, caught.value.found) == ("/number", "0")
     assert caught.value.instance.startswith("req_")
+    item = {**MAPPINGS[0], "predicted_ms": 1.5}
+    best = {"count": 1, "bound_ms": 1.25, "gap": 0.1, "proved": False, "predicted": 9, "seed": 3}
+    service.solver.answers["best"] = Answer([item], best)
+    found = client.best("vgg16/7", number=1, seed=3, constants=None)
+    assert (found["items"], found["bound_ms"], found["proved"]) == ([item], 1.25, False)
+    assert {name: service.solver.asked[-1][name] for name in ("kind", "count", "seed")} == {
+        "kind": "best", "count": 1, "seed": 3,
+    }  # fmt: skip
     # Nobody answers this kind: the service says when to come again, and the client does.
     before = len(service.solver.asked)
     with pytest.raises(ServiceError) as caught:

@@ -11,13 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.cost.analytic import DeviceConstants
+from mapper.cost.best_predicted import BestPredicted
 from mapper.pipeline import assignment_from_json, derive_space, generate_kernels
 from mapper.profiles import load_profile
 from mapper.solver.counting import count_assignments, count_mappings
+from mapper.solver.enumeration import enumerate_assignments
+from mapper.solver.restrictions import narrowed
 from mapper.solver.space import check
 from nestmap.answers import checked_facts
+from nestmap.predicting import predicted_time_ms
 from nestmap.requests import request_about
-from nestmap.subjects import load_subject
+from nestmap.restrictions import read_restrictions
+from nestmap.subjects import load_subject, subject_of_text
+from nestmap.tasks import kinds
 from tests.unit.tasks.child_replies import HIGH_LEVEL, SMALL_SPACE, ask, ask_line, fresh
 
 TREE = Path(__file__).parents[3] / "examples" / "cc22_convolution_tree.json"
@@ -92,6 +99,56 @@ def test_samples_follow_their_seed():
     other = ask(kind="sample", **HIGH_LEVEL, count=5, seed=4)
     assert one.items == again.items != other.items
     assert len(one.items) == one.end["count"] == 5
+
+
+ROWS = """program "rows" {
+  size I = 4
+  size J = 6
+  fun f(x) = x * 2.0
+  input x : [[float]J]I
+  kernel out = map#A(row => map#B(v => f(v), row), x)
+}"""
+#: A program with few assignments, so that the best predicted of them are soon proved.
+FEW: dict[str, Any] = {
+    "subject": {"text": ROWS},
+    "pin": ["out.0=1,2", "out.1=1", "out.2=1", "A=S,W0,G0"],
+}
+FREE = {"launches": 1000.0, "waves": 0.0, "operations": 0.0, "private_accesses": 0.0,
+        "spilled": 0.0, "local_bytes": 0.0, "global_bytes": 0.0, "lanes": 16}  # fmt: skip
+
+
+def test_the_best_predicted_are_the_fastest_of_all_within_their_restrictions():
+    found = ask(kind="best", **FEW, count=3)
+    program = request_about(subject_of_text(ROWS, "", None), load_profile("pocl"), Mode.STRICT)
+    restrictions = read_restrictions(program.space, FEW["pin"], (), ())
+    with enumerate_assignments(narrowed(program.space, restrictions)) as every:
+        times = sorted(
+            time_ms for assignment in every
+            if (time_ms := predicted_time_ms(program.subject, assignment, program.device,
+                                             DeviceConstants())) is not None
+        )  # fmt: skip
+    assert [item["predicted_ms"] for item in found.items] == pytest.approx(times[:3], rel=0.011)
+    assert found.end["proved"] and found.end["count"] == 3
+    assert found.end["bound_ms"] <= times[0] and 0 <= found.end["gap"] < 0.011
+    for item in found.items:
+        item.pop("predicted_ms")
+        assert check(program.space, assignment_from_json(program.space, item)) == ()
+    free = ask(kind="best", **FEW, count=1, constants=FREE)
+    assert free.items[0]["predicted_ms"] == pytest.approx(0.001)
+
+
+def test_the_best_predicted_are_answered_before_the_child_is_ended(monkeypatch):
+    given: list[float | None] = []
+
+    def stopped(request, count, constants, seed, watch):
+        given.append(watch.limits.time_s)
+        return BestPredicted((), 0.0, False, 0)
+
+    monkeypatch.setattr(kinds, "best_of_request", stopped)
+    for wall_s in (2.0, 300.0):
+        end = ask(kind="best", **FEW, limits={"wall_s": wall_s}).end
+        assert (end["count"], end["bound_ms"], end["proved"]) == (0, None, False)
+    assert given == [pytest.approx(1.6), pytest.approx(295.0)]
 
 
 def test_preferences_order_what_is_listed():
@@ -202,6 +259,14 @@ def _all_maps(maps: list[Any]) -> list[Any]:
         ({"kind": "count", "subject": {"document": SMALL_SPACE}, "stratify": True}, "/stratify"),
         ({"kind": "check", **HIGH_LEVEL, "mapping": {"mapping": {"x": 1}}}, "/mapping/mapping/x"),
         ({"kind": "check", **HIGH_LEVEL, "mapping": []}, "/mapping"),
+        ({"kind": "best", **FEW, "count": 1_001}, "/count"),
+        ({"kind": "best", **FEW, "seed": -1}, "/seed"),
+        ({"kind": "best", **FEW, "constants": {"waves": 1.0}}, "/constants"),
+        ({"kind": "best", **FEW, "constants": FREE | {"waves": -1.0}}, "/constants"),
+        ({"kind": "best", "subject": FEW["subject"], "prefer": ["A=W0"]}, "/prefer"),
+        ({"kind": "best", "subject": FEW["subject"], "mode": "paper"}, "/mode"),
+        ({"kind": "best", "subject": {"document": SMALL_SPACE}}, "/subject"),
+        ({"kind": "best", **PAPER_TREE}, "/subject"),
     ],
 )
 def test_what_is_wrong_with_a_request_is_named_with_its_place(request_, field):
@@ -239,9 +304,11 @@ JSON = st.recursive(
     ),
     max_leaves=8,
 )
-KINDS = ("describe", "constraints", "mappings", "count", "sample", "check", "explain", "kernel")
+KINDS = ("describe", "constraints", "mappings", "count", "sample", "best", "check", "explain",
+         "kernel")  # fmt: skip
 FIELDS = ("variant", "device", "mode", "pin", "forbid", "prefer", "limit", "after", "count", "seed",
-          "joint", "stratify", "mapping", "nearest", "limits", "up_to_symmetry")  # fmt: skip
+          "joint", "stratify", "mapping", "nearest", "limits", "up_to_symmetry",
+          "constants")  # fmt: skip
 
 
 @settings(max_examples=60)
