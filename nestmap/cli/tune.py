@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 NULL_DEVICE = "null"
 STRATEGIES = ("guided", "analytic", "random")
 #: What a service's runs know nothing of.
-_LOCAL_OPTIONS = ("db", "memory", "fastest", "finalists", "baselines", "constants")
+_LOCAL_OPTIONS = (
+    "db", "memory", "fastest", "finalists", "baselines", "constants", "solver_start",
+)  # fmt: skip
 
 
 def tune(
@@ -69,6 +71,14 @@ def tune(
         Path | None,
         typer.Option(help="The analytic model's, as `nestmap devices calibrate --out` writes."),
     ] = None,
+    solver_start: Annotated[
+        bool,
+        typer.Option(
+            "--solver-start",
+            help="analytic: begin with what the solver finds to be predicted fastest, which takes "
+            "about a minute for each variant.",
+        ),
+    ] = False,
     transfer: Annotated[
         bool,
         typer.Option(
@@ -116,7 +126,9 @@ def tune(
     from nestmap.tuning.run import Budget
     from nestmap.tuning.run import tune as run_tuning
 
-    make = _strategy(strategy, memory, fastest, constants)
+    make = _strategy(strategy, memory, fastest, constants, solver_start=solver_start)
+    if solver_start and strategy != "analytic":
+        raise typer.BadParameter("only analytic has such a start", param_hint="--solver-start")
     if transfer and strategy != "guided":
         raise typer.BadParameter("only guided learns", param_hint="--transfer")
     if candidates is None and seconds is None:
@@ -246,6 +258,7 @@ def _strategy(
     fastest: bool,
     constants: Path | None,
     learned: LearnedModel | None = None,
+    solver_start: bool = False,
 ) -> MakeStrategy:
     """The strategy of a name, with its goal; BadParameter for another name."""
     from functools import partial
@@ -254,6 +267,7 @@ def _strategy(
     from nestmap.tuning.calibration import read_constants
     from nestmap.tuning.descriptions import CONSTANTS
     from nestmap.tuning.guided import GuidedStrategy
+    from nestmap.tuning.predicted_start import best_predicted_start
     from nestmap.tuning.strategy import random_strategy
 
     if name not in STRATEGIES:
@@ -265,6 +279,7 @@ def _strategy(
         GuidedStrategy,
         goal=Fastest() if fastest else Front() if memory is None else FastestWithin(memory),
         analytic=name == "analytic",
+        start=best_predicted_start if solver_start else None,
         constants=CONSTANTS if constants is None else read_constants(constants),
         learned=learned,
     )

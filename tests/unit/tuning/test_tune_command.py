@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from mapper.cost.analytic import DeviceConstants
+from mapper.cost.best_predicted import BestPredicted, Predicted
 from mapper.host_plan import HostPlan
+from mapper.pipeline import Subject
+from mapper.solver.dive import diverse
+from mapper.solver.space import Space
 from nestmap.cli import app
+from nestmap.tuning import predicted_start
 from nestmap.tuning.calibration import SCHEMA
 from tests.unit.tuning.fakes import TINY
 
@@ -78,6 +83,23 @@ def test_the_analytic_strategy_takes_constants_from_a_file(
         path.write_text(wrong)
         assert tune(layer, tmp_path, *analytic) == 2
         assert "constants" in capsys.readouterr().err
+
+
+def test_the_analytic_strategy_may_start_from_what_the_solver_finds(
+    layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    found: list[str] = []
+
+    def best(subject: Subject, space: Space, *_: object) -> BestPredicted:
+        found.append(subject.label)
+        return BestPredicted((Predicted(next(diverse(space, 1, 77)), 1e-9),), 0.0, False, 1)
+
+    monkeypatch.setattr(predicted_start, "best_of_space", best)
+    assert tune(layer, tmp_path, "--strategy", "analytic", "--solver-start", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["tried"] == 3
+    assert found == ["tiny"]
+    assert tune(layer, tmp_path, "--solver-start") == 2
+    assert "--solver-start" in capsys.readouterr().err
 
 
 def test_what_other_layers_taught_is_used(
