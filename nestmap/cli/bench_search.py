@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -62,7 +63,9 @@ def search(
             "theirs (nestmap:evolution); may be repeated. All if none.",
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=1000)] = 30,
+    seeds: Annotated[
+        int, typer.Option(min=0, max=1000, help="Runs of each; 0: show what the file has.")
+    ] = 30,
     evaluations: Annotated[int, typer.Option(min=1, max=100_000, help="Unique ones.")] = 200,
     peers_python: Annotated[
         Path | None, typer.Option(help="The interpreter that has the other tuners.")
@@ -93,6 +96,7 @@ def search(
     # Before anything imports NumPy.
     for name, threads in ONE_THREAD.items():
         os.environ.setdefault(name, threads)
+    from mapper.errors import InputError, Problem
     from nestmap.search_bench.campaign import measure, read_runs, write_runs
     from nestmap.search_bench.plots import write_plots
     from nestmap.search_bench.recording import read_recording
@@ -105,8 +109,10 @@ def search(
     python = peers_python or PEERS_PYTHON
     paths = recording or sorted((ROOT / "bench" / "recordings").glob("*.json.gz"))
     recordings = [(path, read_recording(path)) for path in paths]
-    chosen = _contestants(searches, python)
+    chosen = _contestants(searches, python) if seeds else {}
     done = {} if fresh else read_runs(out)
+    if not seeds and not done:
+        raise InputError(Problem(str(out), "has no runs to show", remedy="--seeds 1"))
     facts = {**facts_of_run({}), "evaluations": evaluations}
     made, saved = 0, time.monotonic()
     with Progress("replaying") as progress:
@@ -124,9 +130,11 @@ def search(
         try:
             measure(recordings, chosen, range(seeds), evaluations, python, done, after, jobs)
         finally:
-            value = write_runs(out, done.values(), facts)
+            # What is there already stays as it is, with the commit that it was made at.
+            if made or not out.exists():
+                write_runs(out, done.values(), facts)
     if as_json:
-        write_json(value)
+        write_json(json.loads(out.read_text(encoding="utf-8")))
         return
     runs = list(done.values())
     by_time: list[tuple[Recording, Sequence[Summary]]] = []

@@ -52,6 +52,23 @@ def test_runs_are_kept_and_the_missing_ones_added(arguments: list[str]) -> None:
     assert {r["evaluations"] for r in both} == {8}
 
 
+def test_what_a_file_has_is_drawn_without_another_run(arguments: list[str], tmp_path: Path) -> None:
+    _runs(arguments, "--searches", "nestmap:random", "--seeds", "2")
+    out = tmp_path / "runs.json"
+    before = out.read_bytes()
+    result = RUNNER.invoke(app, [*arguments, "--seeds", "0", "--plots", str(tmp_path / "plots")])
+    assert result.exit_code == 0, result.output
+    assert "left out" not in result.stderr, "nobody is asked for"
+    assert (
+        "nestmap: random" in (tmp_path / "plots" / "search-tiny-high-level-seconds.svg").read_text()
+    )
+    assert out.read_bytes() == before
+    nothing = RUNNER.invoke(app, [*arguments, "--seeds", "0", "--out", str(tmp_path / "none.json")])
+    assert nothing.exit_code == 2
+    assert "no runs" in nothing.stderr
+    assert not (tmp_path / "none.json").exists()
+
+
 def test_several_processes_make_the_same_runs_as_one(arguments: list[str], tmp_path: Path) -> None:
     only = ("--searches", "nestmap:random", "--searches", "nestmap:evolution", "--seeds", "2")
     alone = _runs(arguments, *only)
