@@ -141,13 +141,13 @@ def test_reference_gives_what_torch_gives(cases: list[Case]):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_interpreter_and_kernels_give_what_torch_gives(
-    cases: list[Case], variant: str, device: MeasuringChild
+    cases: list[Case], variant: str, plain_device: MeasuringChild
 ):
     # Variants that leave something out of another's chain take some of the samples each.
     halves = {"tiled-reread": cases[::2], "im2col": cases[::4], "blocked": cases[1::2]}
     chosen = halves.get(variant, cases)
     for case in chosen:
-        judge_variant(case, variant, device)
+        judge_variant(case, variant, plain_device)
 
 
 def test_reference_of_random_layers_is_torchs(tmp_path: Path):
