@@ -320,6 +320,9 @@ class _Builder:
 
     def _exponential(self, logarithm: Linear) -> Linear:
         """At least e to the power of a logarithm, as far as its tangents say."""
+        # One variable in each tangent, not the dozens that the logarithm is a sum of: with these
+        # the presolve of OR-Tools 9.15 lost candidates, and solving took longer.
+        logarithm = linear_variable(self._own(logarithm))
         _, units = self._variable(0, _LONGEST)
         touch = _FIRST_TANGENT
         while touch < _MOST_REFERENCES * _UNITS:
