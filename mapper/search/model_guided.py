@@ -63,7 +63,7 @@ class Settings:
     start: int = 16
     guessed_start: int = 8
     optimism: tuple[float, ...] = (3.0,)
-    optimism_of_trees: tuple[float, ...] = (0.5,)
+    optimism_of_trees: tuple[float, ...] = (1.0, 2.0)
     views: tuple[View, ...] = VIEWS
     rule: Rule = Rule.BOUND
     pool: int = 512
