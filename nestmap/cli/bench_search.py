@@ -290,14 +290,14 @@ def guesses(
     analytic model, and of trees that learned from the other recorded layers. Needs no device.
     """
     from nestmap.search_bench.guesses import RecordedLayer, rankings, rankings_json, table
-    from nestmap.search_bench.layer_recording import SCHEMA
     from nestmap.search_bench.recording import read_recording
+    from nestmap.search_bench.replay import is_layer
     from nestmap.space_bench.cases import ROOT
 
     paths = recording or sorted((ROOT / "bench" / "recordings").rglob("*.json.gz"))
     recordings = [read_recording(path) for path in paths]
     if recording is None:
-        recordings = [found for found in recordings if found.document.get("schema") == SCHEMA]
+        recordings = [found for found in recordings if is_layer(found)]
     layers: list[RecordedLayer] = []
     with Progress("describing") as progress:
         for found in recordings:

@@ -30,7 +30,7 @@ from nestmap.search_bench.contestants import (
     peer_traces,
 )
 from nestmap.search_bench.recording import Recording, read_recording
-from nestmap.search_bench.replay import Arena, quality, replay, volume
+from nestmap.search_bench.replay import Arena, is_layer, quality, replay, volume
 
 SCHEMA = "nestmap/bench-search/1"
 #: Seeds whose traces of a project one child makes; fewer where children share the work, so that
@@ -154,7 +154,8 @@ def _units(
             yield _Unit(path, project, tuple(members), left)
 
 
-def _runs_of(arena: Arena, unit: _Unit, evaluations: int, python: Path) -> Iterator[Run]:
+def _runs_of(unit: _Unit, evaluations: int, python: Path) -> Iterator[Run]:
+    arena = _arena(unit.path)
     if unit.project == OWN:
         for search in unit.searches:
             for seed in unit.seeds:
@@ -220,21 +221,20 @@ def measure(
     """Make every missing run and put it into ``done``; none of a project that cannot be given
     a recording (:data:`TAKING_PARTS`). With more than one of ``jobs`` so many processes share
     them, and they come in any order."""
-    arenas = {path: Arena.of(recording) for path, recording in recordings}
     at_once = _SEEDS_AT_ONCE
     if jobs > 1:
-        runs = len(arenas) * sum(map(len, chosen.values())) * len(seeds)
+        runs = len(recordings) * sum(map(len, chosen.values())) * len(seeds)
         at_once = max(1, min(at_once, runs // (_SHARES * jobs)))
     units = [
         unit
-        for path, arena in arenas.items()
+        for path, recording in recordings
         for project, searches in chosen.items()
-        if arena.recording.complete or project in TAKING_PARTS
+        if recording.complete or project in TAKING_PARTS
         for unit in _units(
             path,
-            arena.recording.name,
+            recording.name,
             project,
-            [s for s in searches if project != OWN or arena.planned or s not in OF_LAYERS],
+            [s for s in searches if project != OWN or is_layer(recording) or s not in OF_LAYERS],
             seeds,
             done,
             at_once,
@@ -247,7 +247,7 @@ def measure(
 
     if jobs == 1:
         for unit in units:
-            for run in _runs_of(arenas[unit.path], unit, evaluations, python):
+            for run in _runs_of(unit, evaluations, python):
                 keep(run)
         return
     # A process for each search by itself: they differ in what they cost by a factor of a thousand.
@@ -265,7 +265,7 @@ def measure(
 
 def _runs_by_itself(unit: _Unit, evaluations: int, python: Path) -> list[Run]:
     """In a process of its own."""
-    return list(_runs_of(_arena(unit.path), unit, evaluations, python))
+    return list(_runs_of(unit, evaluations, python))
 
 
 @lru_cache(maxsize=4)

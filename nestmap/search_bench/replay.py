@@ -44,7 +44,7 @@ class Arena:
 
         InputError if the solved space is not the recorded one.
         """
-        if recording.document.get("schema") == LAYER_SCHEMA:
+        if is_layer(recording):
             layer_space, recorded = space_of_layer(recording)
             listed = ListedCandidates(recorded, recording.values)
             return cls(recording, listed, layer_space, known_columns(recording))
@@ -75,11 +75,6 @@ class Arena:
         if self.known is None:
             return Described(memory, np.zeros((len(rows), 0)))
         return Described(memory, self.known[places], self.known[places, -1])
-
-    @property
-    def planned(self) -> bool:
-        """Whether rows are candidates of a layer, with plans that models can read."""
-        return self.known is not None
 
     def describe_analytically(self, rows: Choices) -> Described:
         """As :meth:`describe`; the guess is the analytic model's time (constants of no device)."""
@@ -113,6 +108,11 @@ class Arena:
     def best_volume(self) -> float:
         """The hypervolume of everything recorded."""
         return hypervolume(front_of(self.points), self.reference)
+
+
+def is_layer(recording: Recording) -> bool:
+    """Whether rows are candidates of a layer, with plans that models can read."""
+    return recording.document.get("schema") == LAYER_SCHEMA
 
 
 def _space_of(recording: Recording) -> Space | None:

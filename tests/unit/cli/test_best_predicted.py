@@ -11,16 +11,11 @@ from typer.testing import CliRunner, Result
 from mapper.cost.analytic import DeviceConstants
 from nestmap.cli import app
 from nestmap.tuning.calibration import SCHEMA
+from tests.unit.rows_program import PINS as FEW_PINS
+from tests.unit.rows_program import ROWS
 
 TREE = str(Path(__file__).parents[3] / "examples" / "cc22_convolution_tree.json")
-ROWS = """program "rows" {
-  size I = 4
-  size J = 6
-  fun f(x) = x * 2.0
-  input x : [[float]J]I
-  kernel out = map#A(row => map#B(v => f(v), row), x)
-}"""
-PINS = ["--pin", "out.0=1,2", "--pin", "out.1=1", "--pin", "out.2=1", "--pin", "A=S,W0,G0"]
+PINS = [argument for pin in FEW_PINS for argument in ("--pin", pin)]
 
 
 def solve(*args: str) -> Result:

@@ -125,7 +125,7 @@ def test_a_recording_holds_what_was_asked_once_with_its_cost(tmp_path: Path) -> 
     assert pool.cutoffs_ms[0] == 0.0
     # Replays read it as any other.
     write_recording(tmp_path / "tiny.json.gz", found)
-    assert Arena.of(read_recording(tmp_path / "tiny.json.gz")).planned
+    assert Arena.of(read_recording(tmp_path / "tiny.json.gz")).known is not None
 
 
 def test_recording_side_by_side_ends_with_its_time_and_refuses_nothing_timed() -> None:

@@ -25,6 +25,7 @@ from nestmap.requests import request_about
 from nestmap.restrictions import read_restrictions
 from nestmap.subjects import load_subject, subject_of_text
 from nestmap.tasks import kinds
+from tests.unit.rows_program import PINS, ROWS
 from tests.unit.tasks.child_replies import HIGH_LEVEL, SMALL_SPACE, ask, ask_line, fresh
 
 TREE = Path(__file__).parents[3] / "examples" / "cc22_convolution_tree.json"
@@ -101,17 +102,9 @@ def test_samples_follow_their_seed():
     assert len(one.items) == one.end["count"] == 5
 
 
-ROWS = """program "rows" {
-  size I = 4
-  size J = 6
-  fun f(x) = x * 2.0
-  input x : [[float]J]I
-  kernel out = map#A(row => map#B(v => f(v), row), x)
-}"""
-#: A program with few assignments, so that the best predicted of them are soon proved.
 FEW: dict[str, Any] = {
     "subject": {"text": ROWS},
-    "pin": ["out.0=1,2", "out.1=1", "out.2=1", "A=S,W0,G0"],
+    "pin": list(PINS),
 }
 FREE = {"launches": 1000.0, "waves": 0.0, "operations": 0.0, "private_accesses": 0.0,
         "spilled": 0.0, "local_bytes": 0.0, "global_bytes": 0.0, "lanes": 16}  # fmt: skip
