@@ -16,6 +16,7 @@ from typing import Any
 from mapper.device_profile import HALF_SUFFIX, DeviceProfile
 from mapper.errors import DeviceError, Problem
 from worker.devices.linker import require_linker
+from worker.devices.pinning import pin_pocl_threads
 
 #: No OpenCL query says how much private memory a work-item may use.
 CPU_PRIVATE_BYTES = 16_384
@@ -87,6 +88,8 @@ def list_devices() -> tuple[OpenClDevice, ...]:
                 remedy="pip install 'pyopencl[pocl]'",
             )
         ) from error
+    # Drivers read their settings when they are first asked for anything.
+    pin_pocl_threads()
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:

@@ -1,0 +1,44 @@
+"""PoCL's threads are pinned where this process has the whole machine, and nobody decided it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from worker.devices.pinning import pin_pocl_threads
+
+
+@pytest.fixture(autouse=True)
+def undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Set first, so that what the code sets is undone too.
+    monkeypatch.setenv("POCL_AFFINITY", "")
+    monkeypatch.delenv("POCL_AFFINITY")
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+
+
+def test_threads_are_pinned_where_all_cores_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    pin_pocl_threads()
+    assert os.environ["POCL_AFFINITY"] == "1"
+
+
+def test_a_process_that_may_use_some_cores_only_keeps_to_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3})
+    pin_pocl_threads()
+    assert "POCL_AFFINITY" not in os.environ
+
+
+def test_what_the_user_decided_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setenv("POCL_AFFINITY", "0")
+    pin_pocl_threads()
+    assert os.environ["POCL_AFFINITY"] == "0"
+
+
+def test_systems_without_affinities_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    pin_pocl_threads()
+    assert "POCL_AFFINITY" not in os.environ
