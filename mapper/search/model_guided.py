@@ -57,7 +57,9 @@ class Settings:
     a forest learns, whose deviations mean something else. Where the space is not listed,
     ``growth`` candidates join the pool before each batch, and ``pool`` are kept. Constants of
     models are fitted anew every ``refit`` outcomes, less often once there are many, by ``steps``
-    steps. ``trees`` asks for forests where Gaussian processes would do.
+    steps. ``trees`` asks for forests where Gaussian processes would do. A ``trusted`` guess (of a
+    model that learned from measurements) chooses all of the first candidates, and its rank counts
+    beside those of the learners.
     """
 
     start: int = 16
@@ -71,6 +73,7 @@ class Settings:
     refit: int = 4
     steps: int = 15
     trees: bool = False
+    trusted: bool = False
 
 
 class ModelGuided:
@@ -140,14 +143,16 @@ class ModelGuided:
         return entries, left & admitted(self._goal, entries.memory)
 
     def _unguided(self, count: int) -> list[Choice]:
-        """Random ones of the pool; where there is a guess, every other one by it."""
+        """Random ones of the pool; where there is a guess, every other one by it, and all where
+        it is trusted."""
         found: list[Choice] = []
         while len(found) < count:
             entries, left = self._open()
             places = np.flatnonzero(left)
             if not len(places):
                 break
-            if entries.guess is not None and (len(self._told) + len(found)) % 2 == 0:
+            by_guess = self._settings.trusted or (len(self._told) + len(found)) % 2 == 0
+            if entries.guess is not None and by_guess:
                 place = int(places[np.argmin(entries.guess[places])])
             else:
                 place = int(places[self._random.randrange(len(places))])
@@ -190,6 +195,8 @@ class ModelGuided:
         for _ in range(min(count, int(left.sum()))):
             kappa = optimism[(len(self._told) + len(found)) % len(optimism)]
             ranks = [judge.ranks(left, scale, kappa, chosen.rule) for judge in judges]
+            if chosen.trusted and entries.guess is not None:
+                ranks.append(_ranks(left, entries.guess))
             # By the product of the ranks: what one holds for the best needs little of the others.
             place = int(np.argmin(np.sum(np.log(ranks), axis=0)))
             left[place] = False
@@ -241,15 +248,21 @@ class _Judge:
             worth = expected_gains(front, self._reference, self._means, deviations, scale)
         else:
             worth = gains(front, self._reference, np.stack([bounds, scale], axis=1))
-        places = np.flatnonzero(left)
         # Of what adds nothing the fastest first.
-        order = places[np.lexsort(np.stack([bounds[places], -worth[places]]))]
-        found = np.full(len(left), np.inf)
-        found[order] = np.arange(1, len(order) + 1)
-        return found
+        return _ranks(left, bounds, -worth)
 
     def believe(self, place: int, scale: float) -> None:
         """Take what is expected of a candidate that is being measured as known."""
         mean = float(self._means[place])
         self._model.believe(self._columns[place], mean)
         self._points = np.vstack([self._points, [mean, scale]])
+
+
+def _ranks(left: NDArray[np.bool_], *keys: Floats) -> Floats:
+    """From 1 for the least by the last of ``keys``, ties by those before; infinite for what is not
+    ``left``."""
+    places = np.flatnonzero(left)
+    order = places[np.lexsort(np.stack([key[places] for key in keys]))]
+    found = np.full(len(left), np.inf)
+    found[order] = np.arange(1, len(order) + 1)
+    return found

@@ -67,6 +67,13 @@ def search(
         int, typer.Option(min=0, max=1000, help="Runs of each; 0: show what the file has.")
     ] = 30,
     evaluations: Annotated[int, typer.Option(min=1, max=100_000, help="Unique ones.")] = 200,
+    learn_from: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Recordings of layers that searches with transfer learn from (never of the layer "
+            "itself); may be repeated. All of bench/ if none."
+        ),
+    ] = None,
     peers_python: Annotated[
         Path | None, typer.Option(help="The interpreter that has the other tuners.")
     ] = None,
@@ -107,8 +114,9 @@ def search(
     from nestmap.space_bench.results import facts_of_run
 
     python = peers_python or PEERS_PYTHON
-    paths = recording or sorted((ROOT / "bench" / "recordings").glob("*.json.gz"))
-    recordings = [(path, read_recording(path)) for path in paths]
+    every = sorted((ROOT / "bench" / "recordings").rglob("*.json.gz"))
+    recordings = [(path, read_recording(path)) for path in recording or every]
+    teachers = [(path, read_recording(path)) for path in learn_from or every]
     chosen = _contestants(searches, python) if seeds else {}
     done = {} if fresh else read_runs(out)
     if not seeds and not done:
@@ -128,7 +136,17 @@ def search(
                 saved = time.monotonic()
 
         try:
-            measure(recordings, chosen, range(seeds), evaluations, python, done, after, jobs)
+            measure(
+                recordings,
+                chosen,
+                range(seeds),
+                evaluations,
+                python,
+                done,
+                after,
+                jobs,
+                learn_from=teachers,
+            )
         finally:
             # What is there already stays as it is, with the commit that it was made at.
             if made or not out.exists():
@@ -308,6 +326,36 @@ def guesses(
         write_json(rankings_json(found))
     else:
         write_text(table(found, layers))
+
+
+@app.command()
+def describe(
+    recordings: Annotated[
+        list[Path], typer.Argument(metavar="RECORDING...", help="Recorded layers.")
+    ],
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1,
+) -> None:
+    """Describe the candidates of recorded layers anew, by today's generator and models.
+
+    Times and all else that was measured stay as they are.
+    """
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from nestmap.search_bench.layer_recording import described_anew
+    from nestmap.search_bench.recording import read_recording, write_recording
+
+    found = [read_recording(path) for path in recordings]
+    with (
+        Progress("describing") as progress,
+        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
+    ):
+        rows = 0
+        for path, described in zip(recordings, pool.map(described_anew, found), strict=True):
+            write_recording(path, described)
+            rows += described.rows
+            progress.update(rows)
+            write_text(f"{path}: {described.rows} candidates")
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 
 from mapper.errors import InputError, Problem
 from nestmap.cli.exit_codes import ExitCode
-from nestmap.cli.output import note, write_json, write_table, write_text
+from nestmap.cli.output import Progress, note, write_json, write_table, write_text
 from nestmap.cli.remote import (
     TokenFileOption,
     UrlOption,
@@ -21,6 +21,7 @@ from nestmap.cli.remote import (
 )
 
 if TYPE_CHECKING:
+    from db.store import Store
     from mapper.pipeline import Subject
     from nestmap.tuning.baselines import Contestant
     from nestmap.tuning.learned import LearnedModel
@@ -80,12 +81,12 @@ def tune(
         ),
     ] = False,
     transfer: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             help="guided: learn first what the store (of a service: the device's runs) holds of "
-            "other layers."
+            "other layers. Neither: from some of it, where the store has enough of the device."
         ),
-    ] = False,
+    ] = None,
     finalists: Annotated[
         int, typer.Option(min=0, max=16, help="So many of the fastest run once more, in turns.")
     ] = 4,
@@ -144,7 +145,7 @@ def tune(
         with service, asking():
             subjects = _subjects(first, variant, device_of(service, device)["facts"])
             wanted = RemoteRun(
-                subjects, device, stand_in or (), budget, seed, strategy, transfer, detach
+                subjects, device, stand_in or (), budget, seed, strategy, bool(transfer), detach
             )
             result, run = tune_there(service, wanted, ProgressDisplay(terminal, budget))
         if result is None:
@@ -160,11 +161,8 @@ def tune(
     with _open_device(spec) as opened, Store.open(db) as store:
         subjects = _subjects(first, variant, opened.facts())
         layer = subjects[0].layer
-        if transfer:
-            from nestmap.tuning.learned import learned_for
-
-            learned = learned_for(store, opened, subjects, seed)
-            note(f"learned from {', '.join(learned.groups)}")
+        if strategy == "guided" and transfer is not False:
+            learned = _learned(store, opened, subjects, seed, asked=bool(transfer))
             make = _strategy(strategy, memory, fastest, constants, learned)
         with ProgressDisplay(terminal, budget) as display:
             result = run_tuning(
@@ -283,6 +281,32 @@ def _strategy(
         constants=CONSTANTS if constants is None else read_constants(constants),
         learned=learned,
     )
+
+
+def _learned(
+    store: Store,
+    device: MeasuringDevice,
+    subjects: Sequence[Subject],
+    seed: int,
+    *,
+    asked: bool,
+) -> LearnedModel | None:
+    """What the store holds of other layers; where nobody asked for it, from fewer candidates,
+    and None where it is too little."""
+    from nestmap.tuning import learned
+
+    most, least = learned.UNASKED_EXAMPLES, learned.UNASKED_LEAST
+    if asked:
+        most, least = learned.MOST_EXAMPLES, learned.LEAST_OF_A_GROUP
+    with Progress("learning from other layers"):
+        try:
+            found = learned.learned_for(store, device, subjects, seed, most=most, least=least)
+        except InputError:
+            if asked:
+                raise
+            return None
+    note(f"learned from {', '.join(found.groups)}")
+    return found
 
 
 def _open_device(spec: str) -> MeasuringDevice:

@@ -26,11 +26,19 @@ from nestmap.search_bench.contestants import (
     OWN,
     OWN_SEARCHES,
     TAKING_PARTS,
+    WITH_TRANSFER,
     Trace,
     peer_traces,
 )
 from nestmap.search_bench.recording import Recording, read_recording
-from nestmap.search_bench.replay import Arena, is_layer, quality, replay, volume
+from nestmap.search_bench.replay import (
+    Arena,
+    is_layer,
+    quality,
+    replay,
+    teaching,
+    volume,
+)
 
 SCHEMA = "nestmap/bench-search/1"
 #: Seeds whose traces of a project one child makes; fewer where children share the work, so that
@@ -130,6 +138,7 @@ class _Unit:
     project: str
     searches: tuple[str, ...]
     seeds: tuple[int, ...]
+    learn_from: tuple[Path, ...] = ()
 
 
 def _units(
@@ -140,6 +149,7 @@ def _units(
     seeds: Sequence[int],
     done: Mapping[tuple[str, str, str, int], Run],
     at_once: int,
+    learn_from: tuple[Path, ...],
 ) -> Iterator[_Unit]:
     """What is not done of a project, seeds in order, so that all searches grow together."""
     for start in range(0, len(seeds), at_once):
@@ -151,11 +161,29 @@ def _units(
             if left:
                 lacking.setdefault(left, []).append(search)
         for left, members in lacking.items():
-            yield _Unit(path, project, tuple(members), left)
+            yield _Unit(path, project, tuple(members), left, learn_from)
+
+
+def _teachers(
+    recording: Recording, learn_from: Sequence[tuple[Path, Recording]]
+) -> tuple[Path, ...]:
+    """The files of what teaches a layer."""
+    return tuple(path for path, other in learn_from if teaching(recording, [other]))
+
+
+def _taking_part(
+    recording: Recording, project: str, searches: Sequence[str], taught: bool
+) -> list[str]:
+    """Those that can be given a recording: some of ours need a layer, or teachers."""
+    if project != OWN:
+        return list(searches)
+    if not is_layer(recording):
+        return [search for search in searches if search not in OF_LAYERS]
+    return [search for search in searches if taught or search != WITH_TRANSFER]
 
 
 def _runs_of(unit: _Unit, evaluations: int, python: Path) -> Iterator[Run]:
-    arena = _arena(unit.path)
+    arena = _arena(unit.path, unit.learn_from)
     if unit.project == OWN:
         for search in unit.searches:
             for seed in unit.seeds:
@@ -217,14 +245,17 @@ def measure(
     done: dict[tuple[str, str, str, int], Run],
     after: Callable[[Run], None],
     jobs: int = 1,
+    learn_from: Sequence[tuple[Path, Recording]] = (),
 ) -> None:
     """Make every missing run and put it into ``done``; none of a project that cannot be given
-    a recording (:data:`TAKING_PARTS`). With more than one of ``jobs`` so many processes share
-    them, and they come in any order."""
+    a recording (:data:`TAKING_PARTS`). Searches with transfer are taught by the layers of
+    ``learn_from``. With more than one of ``jobs`` so many processes share the runs, and they come
+    in any order."""
     at_once = _SEEDS_AT_ONCE
     if jobs > 1:
         runs = len(recordings) * sum(map(len, chosen.values())) * len(seeds)
         at_once = max(1, min(at_once, runs // (_SHARES * jobs)))
+    taught = {path: _teachers(recording, learn_from) for path, recording in recordings}
     units = [
         unit
         for path, recording in recordings
@@ -234,10 +265,11 @@ def measure(
             path,
             recording.name,
             project,
-            [s for s in searches if project != OWN or is_layer(recording) or s not in OF_LAYERS],
+            _taking_part(recording, project, searches, bool(taught[path])),
             seeds,
             done,
             at_once,
+            taught[path],
         )
     ]
 
@@ -269,5 +301,5 @@ def _runs_by_itself(unit: _Unit, evaluations: int, python: Path) -> list[Run]:
 
 
 @lru_cache(maxsize=4)
-def _arena(path: Path) -> Arena:
-    return Arena.of(read_recording(path))
+def _arena(path: Path, learn_from: tuple[Path, ...]) -> Arena:
+    return Arena.of(read_recording(path), [read_recording(other) for other in learn_from])

@@ -52,6 +52,17 @@ def _guided(settings: Settings, goal: Goal | None = None) -> Make:
     return make
 
 
+def _with_transfer(arena: Arena, seed: int) -> Strategy:
+    return ModelGuided(
+        arena.candidates,
+        seed,
+        space=arena.space,
+        goal=goal_of(arena),
+        describe=arena.describe_learned,
+        settings=Settings(trusted=True),
+    )
+
+
 def _predicted_first(arena: Arena, seed: int, *, analytic: bool) -> Strategy:
     return PredictedFirst(
         arena.candidates,
@@ -62,6 +73,8 @@ def _predicted_first(arena: Arena, seed: int, *, analytic: bool) -> Strategy:
     )
 
 
+#: What ``nestmap tune`` does where other layers were measured on the device.
+WITH_TRANSFER = "model-guided, transfer"
 #: The default, ``model-guided``, is what ``nestmap tune`` does; ``model-guided, fastest`` is what
 #: it does with ``--fastest``: the goal that the peers have.
 OWN_SEARCHES: dict[str, Make] = {
@@ -69,6 +82,7 @@ OWN_SEARCHES: dict[str, Make] = {
     "evolution": lambda arena, seed: Evolution(arena.candidates, seed, goal=goal_of(arena)),
     "model-guided": _guided(Settings()),
     "model-guided, fastest": _guided(Settings(), Fastest()),
+    WITH_TRANSFER: _with_transfer,
     "model-guided, expected gain": _guided(Settings(rule=Rule.EXPECTED)),
     "model-guided, sizes": _guided(Settings(views=VIEWS[:1])),
     "model-guided, values": _guided(Settings(views=VIEWS[1:])),
@@ -77,7 +91,7 @@ OWN_SEARCHES: dict[str, Make] = {
     "guess": partial(_predicted_first, analytic=False),
 }
 #: Searches of ours that need the plans of candidates: only layers have them.
-OF_LAYERS = ("analytic", "guess")
+OF_LAYERS = ("analytic", "guess", WITH_TRANSFER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ correlation with the recorded times says how good it would be as the start of a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from mapper.errors import InputError, Problem
 from nestmap.search_bench.layer_recording import SCHEMA, described_rows
 from nestmap.search_bench.recording import Recording
 from nestmap.tuning.descriptions import CONSTANTS, Description
-from nestmap.tuning.learned import Group, LearnedModel, transfer_row
+from nestmap.tuning.learned import Group, LearnedModel
+from nestmap.tuning.transfer_features import transfer_row
 
 #: Own measurements that a learned model is updated with, where that is judged.
 OWN = 20
@@ -49,15 +51,13 @@ class RecordedLayer:
         """Rows with a time."""
         return ~np.isnan(self.recording.time_ms)
 
-    def group(self, rows: slice | NDArray[np.bool_] = slice(None)) -> Group:
-        """All rows, or some, for a model to learn from."""
+    @cached_property
+    def group(self) -> Group:
+        """All rows, for a model to learn from."""
         times = np.where(self.timed, self.recording.time_ms, np.inf)
-        return Group(self.recording.name, self.rows[rows], np.log(times)[rows])
-
-    @property
-    def rows(self) -> Floats:
-        """Features for transfer."""
-        return np.array([transfer_row(found, self.device) for found in self.descriptions])
+        rows = np.array([transfer_row(found, self.device) for found in self.descriptions])
+        names = self.descriptions[0].parameter_names
+        return Group(self.recording.name, rows, np.log(times), names)
 
     def correlation(self, predicted: Floats, judged: NDArray[np.bool_] | None = None) -> float:
         """Of predictions for all rows with the recorded times, where both are (``judged``)."""
@@ -110,13 +110,14 @@ def _ranking(layer: RecordedLayer, layers: Sequence[RecordedLayer], seed: int) -
 def _learned(
     layer: RecordedLayer, others: Sequence[RecordedLayer], seed: int, own: int = 0
 ) -> float:
-    groups = [other.group() for other in others]
-    judged = np.ones(len(layer.rows), np.bool_)
+    whole = layer.group
+    groups = [other.group for other in others]
+    judged = np.ones(len(whole.rows), np.bool_)
     if own:
         judged[:own] = False
-        groups.append(layer.group(~judged))
+        groups.append(replace(whole, rows=whole.rows[:own], log_times=whole.log_times[:own]))
     model = LearnedModel(groups, seed)
-    return layer.correlation(model.predict(layer.rows, layer.rows), judged)
+    return layer.correlation(model.predict(whole.rows, whole.rows, whole.parameters), judged)
 
 
 def table(found: Mapping[str, Mapping[str, float]], layers: Sequence[RecordedLayer]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,11 +36,13 @@ from nestmap.search_bench.recording import Recording
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate, candidate_of
 from nestmap.tuning.descriptions import Description, described
+from nestmap.tuning.learned import Group
 from nestmap.tuning.policy import INPUT_SEED, TUNING_PROTOCOL, TimeoutPolicy
 from nestmap.tuning.reference import make_workload
+from nestmap.tuning.transfer_features import transfer_row
 from worker.devices.interface import MeasuringDevice
 
-SCHEMA = "nestmap/recorded-layer/1"
+SCHEMA = "nestmap/recorded-layer/2"
 #: Candidates drawn at a time.
 _DRAWN = 32
 #: Draws in a row without a new candidate after which a space is taken as exhausted.
@@ -54,10 +56,10 @@ Floats = NDArray[np.float64]
 @dataclass(frozen=True, slots=True)
 class Row:
     """A measured candidate: its values in the order of the space, what is known of it without
-    running it (:meth:`Description.columns`), its bytes, and what became of it at which cost."""
+    running it, its bytes, and what became of it at which cost."""
 
     choice: Choice
-    known: tuple[float, ...]
+    description: Description
     memory_bytes: int
     outcome: Outcome
     cost_ms: float
@@ -100,8 +102,8 @@ def record_layer(
                 timeout_s=_TIMEOUTS.timeout_s(best_ms),
             )
             cost_ms = (clock() - began) * 1e3
-            known = described(subject, candidate, profile).columns()
-            rows.append(Row(choice, known, candidate.plan.memory_bytes, outcome, cost_ms))
+            description = described(subject, candidate, profile)
+            rows.append(Row(choice, description, candidate.plan.memory_bytes, outcome, cost_ms))
             if isinstance(outcome, Timed):
                 best_ms = min(best_ms or outcome.time_ms, outcome.time_ms)
             after(len(rows))
@@ -180,7 +182,7 @@ def recording_of(
             "variant": subject.variant,
             "profile": profile_to_json(profile),
             "facts": {name: facts[name] for name in sorted(facts) if "version" in name},
-            "known": [[round(value, 3) for value in row.known] for row in rows],
+            **_described_json([row.description for row in rows], profile),
         },
         variables,
         np.stack(positions, axis=1).astype(np.int64),
@@ -195,6 +197,18 @@ def recording_of(
         np.array([row.memory_bytes for row in rows], np.int64),
         False,
     )
+
+
+def _described_json(rows: Sequence[Description], profile: DeviceProfile) -> dict[str, Any]:
+    return {
+        "known": [_rounded(row.columns()) for row in rows],
+        "features": [_rounded(transfer_row(row, profile)) for row in rows],
+        "parameters": list(rows[0].parameter_names),
+    }
+
+
+def _rounded(values: Sequence[float]) -> list[float | None]:
+    return [None if np.isnan(value) else round(value, 3) for value in values]
 
 
 def _spread(outcome: Outcome) -> float:
@@ -242,11 +256,43 @@ def described_rows(recording: Recording) -> tuple[DeviceProfile, tuple[Descripti
     return profile, tuple(described(subject, found, profile) for found in candidates)
 
 
+def described_anew(recording: Recording) -> Recording:
+    """The same measurements, with what today's generator and models know of the rows. InputError
+    as :func:`described_rows`."""
+    profile, rows = described_rows(recording)
+    document = {**recording.document, "schema": SCHEMA, **_described_json(rows, profile)}
+    return replace(recording, document=document)
+
+
 def known_columns(recording: Recording) -> Floats:
     """What was known of each row without running it; the last column is the guess."""
-    document: Any = recording.document
-    columns = np.array(document.get("known", ()), np.float64)
-    if columns.ndim != 2 or len(columns) != recording.rows or not np.isfinite(columns).all():
-        found = str(columns.shape)
-        raise InputError(Problem(recording.name, "what is known of its rows", found, "rows x k"))
+    columns = _columns(recording, "known")
+    if not np.isfinite(columns).all():
+        raise _not_described(recording, columns)
     return columns
+
+
+def group_of_recording(recording: Recording, rows: slice = slice(None)) -> Group:
+    """The rows of a recorded layer for a model to learn from, or some of them."""
+    features = _columns(recording, "features")
+    document: Any = recording.document
+    parameters = tuple(str(name) for name in document.get("parameters", ()))
+    if len(parameters) >= features.shape[1]:
+        raise _not_described(recording, features)
+    times = np.where(np.isnan(recording.time_ms), np.inf, recording.time_ms)
+    return Group(recording.name, features[rows], np.log(times)[rows], parameters)
+
+
+def _columns(recording: Recording, field: str) -> Floats:
+    document: Any = recording.document
+    columns = np.array(document.get(field, ()), np.float64)
+    if columns.ndim != 2 or len(columns) != recording.rows:
+        raise _not_described(recording, columns)
+    return columns
+
+
+def _not_described(recording: Recording, found: Floats) -> InputError:
+    return InputError(
+        Problem(recording.name, "what is known of its rows", str(found.shape), "rows x k",
+                "nestmap bench search describe")
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,8 +20,14 @@ from mapper.solver.space import Space
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
 from mapper.tuning_space.lowering import solver_space
 from nestmap.search_bench.layer_recording import SCHEMA as LAYER_SCHEMA
-from nestmap.search_bench.layer_recording import described_rows, known_columns, space_of_layer
+from nestmap.search_bench.layer_recording import (
+    group_of_recording,
+    known_columns,
+    space_of_layer,
+)
 from nestmap.search_bench.recording import Recording
+from nestmap.tuning.descriptions import PREDICTED
+from nestmap.tuning.learned import Group, LearnedModel, share_of_examples
 
 Floats = NDArray[np.float64]
 #: A point of the front must be within the reference: this much above the worst of all.
@@ -31,23 +37,29 @@ _MARGIN = 1e-3
 @dataclass(frozen=True)
 class Arena:
     """What strategies get of a recording: its candidates, its space if it has one, its bytes,
-    and what is ``known`` of each row (rows x columns) without running it, a guess last."""
+    what is ``known`` of each row (rows x columns) without running it, a guess last, and what was
+    measured of other layers on the device (``teachers``)."""
 
     recording: Recording
     candidates: Candidates
     space: Space | None
     known: Floats | None = None
+    teachers: tuple[Group, ...] = ()
 
     @classmethod
-    def of(cls, recording: Recording) -> Arena:
+    def of(cls, recording: Recording, others: Sequence[Recording] = ()) -> Arena:
         """Solve the recorded space, or list the recorded rows where they are only a part of it.
 
-        InputError if the solved space is not the recorded one.
+        Of ``others`` those :func:`teaching` it are kept. InputError if the solved space is not the
+        recorded one.
         """
         if is_layer(recording):
             layer_space, recorded = space_of_layer(recording)
             listed = ListedCandidates(recorded, recording.values)
-            return cls(recording, listed, layer_space, known_columns(recording))
+            teachers = teaching(recording, others)
+            rows = slice(share_of_examples(len(teachers)))
+            groups = tuple(group_of_recording(other, rows) for other in teachers)
+            return cls(recording, listed, layer_space, known_columns(recording), groups)
         space = _space_of(recording)
         if space is None or not recording.complete:
             variables: list[tuple[Variable, tuple[int, ...]]] = (
@@ -78,15 +90,22 @@ class Arena:
 
     def describe_analytically(self, rows: Choices) -> Described:
         """As :meth:`describe`; the guess is the analytic model's time (constants of no device)."""
-        row_of = self.recording.row_of
-        places = [row_of[tuple(row)] for row in rows.tolist()]
         described = self.describe(rows)
-        return Described(described.memory_bytes, described.columns, self._predicted[places])
+        return Described(described.memory_bytes, described.columns, described.columns[:, PREDICTED])
+
+    def describe_learned(self, rows: Choices) -> Described:
+        """As :meth:`describe`; the guess, which is one more column too, is what trees learned from
+        the ``teachers``."""
+        described = self.describe(rows)
+        row_of = self.recording.row_of
+        guess = self._learned[[row_of[tuple(row)] for row in rows.tolist()]]
+        columns = np.column_stack([described.columns, guess])
+        return Described(described.memory_bytes, columns, guess)
 
     @cached_property
-    def _predicted(self) -> Floats:
-        _, found = described_rows(self.recording)
-        return np.array([description.predicted() for description in found])
+    def _learned(self) -> Floats:
+        group = group_of_recording(self.recording)
+        return LearnedModel(self.teachers).predict(group.rows, group.rows, group.parameters)
 
     @cached_property
     def reference(self) -> tuple[float, float]:
@@ -112,7 +131,25 @@ class Arena:
 
 def is_layer(recording: Recording) -> bool:
     """Whether rows are candidates of a layer, with plans that models can read."""
-    return recording.document.get("schema") == LAYER_SCHEMA
+    return str(recording.document.get("schema")).startswith(LAYER_SCHEMA.rpartition("/")[0])
+
+
+def teaching(recording: Recording, others: Iterable[Recording]) -> list[Recording]:
+    """Those of other layers (in any variant, and of any size) on the device of a layer."""
+    if not is_layer(recording):
+        return []
+    return [
+        other
+        for other in others
+        if is_layer(other)
+        and other.device == recording.device
+        and _layer_of(other) != _layer_of(recording)
+    ]
+
+
+def _layer_of(recording: Recording) -> str:
+    """The layer's name without the variant, and without the sizes to which it was cut."""
+    return recording.name.rpartition("/")[0].partition("@")[0]
 
 
 def _space_of(recording: Recording) -> Space | None:

@@ -34,7 +34,7 @@ from nestmap.search_bench.layer_recording import Row, recording_of
 from nestmap.search_bench.recording import Recording
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import candidate_of
-from nestmap.tuning.descriptions import described
+from nestmap.tuning.descriptions import Description, described
 from nestmap.tuning.policy import INPUT_SEED
 from nestmap.tuning.reference import Workload, make_workload
 
@@ -68,7 +68,7 @@ class DrawnRow:
 
     choice: tuple[int, ...]
     choices: Mapping[str, Any]
-    known: tuple[float, ...]
+    description: Description
     memory_bytes: int
     source_hash: str
 
@@ -148,7 +148,7 @@ def _timed(
                 best_ms = min(best_ms or trial.time_ms, trial.time_ms)
             after(1)
     return [
-        Row(row.choice, row.known, row.memory_bytes, outcomes[key], _cost_ms(outcomes[key]))
+        Row(row.choice, row.description, row.memory_bytes, outcomes[key], _cost_ms(outcomes[key]))
         for key, row in asked.items()
         if key in outcomes
     ]
@@ -245,7 +245,7 @@ def draw_chunk(
             DrawnRow(
                 tuple(assignment[name] for name in names),
                 assignment_to_json(assignment),
-                described(subject, candidate, profile).columns(),
+                described(subject, candidate, profile),
                 candidate.plan.memory_bytes,
                 candidate.record.source_hash,
             )

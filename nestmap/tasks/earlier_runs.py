@@ -10,7 +10,7 @@ from nestmap.subjects import subject_of_document
 from nestmap.tasks.context import Context
 from nestmap.tasks.replies import Replies
 from nestmap.tasks.run_requests import Earlier
-from nestmap.tuning.learned import Group, LearnedModel, group_of
+from nestmap.tuning.learned import Group, LearnedModel, group_of, with_layer
 
 
 def learned_from(
@@ -29,7 +29,8 @@ def learned_from(
     for number, study in enumerate(earlier):
         context.watch.tick()
         try:
-            subject = subject_of_document(study.program, study.name)
+            label, _, variant = study.name.rpartition("/")
+            subject = with_layer(subject_of_document(study.program, study.name), label, variant)
             if subject.hash() not in without:
                 groups.append(group_of(study.name, subject, study.mode, device, study.measured))
         except LimitError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -33,10 +33,11 @@ from mapper.solver.limits import Watch
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate, Draw, candidate_of
 from nestmap.tuning.descriptions import COLUMNS, CONSTANTS, Description, described
-from nestmap.tuning.learned import LearnedModel, transfer_row
+from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.predicted_start import Start
 from nestmap.tuning.statistics import relative_error
 from nestmap.tuning.strategy import Refused, Source, ignore_refusals
+from nestmap.tuning.transfer_features import transfer_row
 
 #: Candidates asked for at once; generating and drawing what they are chosen from takes a while.
 BATCH = 4
@@ -77,6 +78,8 @@ class GuidedStrategy:
         learned: LearnedModel | None = None,
     ) -> None:
         knows = _Knowledge(device, constants, analytic, start, learned)
+        if learned is not None:
+            settings = replace(settings, trusted=True)
         self._searches = [
             _Search(source, knows, seed, draw, refused, goal, settings, watch) for source in sources
         ]
@@ -285,7 +288,7 @@ class _Search:
         if self._siblings is None:
             # The first that are described are random ones.
             self._siblings = rows
-        return knows.learned.predict(rows, self._siblings)
+        return knows.learned.predict(rows, self._siblings, found[0].parameter_names)
 
     def _described(self, choice: Choice, candidate: Candidate) -> Description:
         if choice not in self._descriptions:

@@ -146,6 +146,32 @@ def test_with_a_guess_the_model_begins_after_half_as_many(
     assert told[0] == unguided
 
 
+def test_a_trusted_guess_chooses_all_of_the_first_and_counts_after_that() -> None:
+    """Times follow no feature, only the guess: learners alone would look anywhere."""
+    listed = candidates_of(SPACE)
+    assert listed.listed is not None
+    order = np.random.default_rng(0).permutation(len(listed.listed))
+    place_of = {tuple(row): int(p) for row, p in zip(listed.listed.tolist(), order, strict=True)}
+
+    def guessed(rows: np.ndarray) -> Described:
+        guess = np.array([place_of[tuple(row)] for row in rows.tolist()], np.float64)
+        return Described(np.zeros(len(rows), np.int64), np.zeros((len(rows), 0)), guess)
+
+    def places(trusted: bool) -> list[int]:
+        settings = Settings(trusted=trusted)
+        search = ModelGuided(listed, 0, describe=guessed, settings=settings)
+        found: list[int] = []
+        for _ in range(24):
+            (choice,) = search.ask(1)
+            found.append(place_of[choice])
+            search.tell([(choice, Outcome(1.0 + found[-1], 0))])
+        return found
+
+    assert places(True)[:8] == list(range(8))
+    assert places(False)[:8:2] == list(range(4))
+    assert np.mean(places(True)[8:]) < 0.8 * np.mean(places(False)[8:])
+
+
 def test_children_of_good_parents_are_better_than_random_candidates() -> None:
     candidates = candidates_of(SPACE)
     means = [

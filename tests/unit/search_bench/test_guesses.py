@@ -16,7 +16,7 @@ from nestmap.cli import app
 from nestmap.search_bench.campaign import own_trace
 from nestmap.search_bench.guesses import RecordedLayer, rankings, rankings_json, table
 from nestmap.search_bench.layer_recording import record_layer
-from nestmap.search_bench.recording import Recording, write_recording
+from nestmap.search_bench.recording import Recording, read_recording, write_recording
 from nestmap.search_bench.replay import Arena
 from tests.unit.tuning.fakes import TINY, ScriptedDevice
 
@@ -92,3 +92,18 @@ def test_the_command_prints_rank_correlations(recordings: list[Recording], tmp_p
     value = json.loads(result.stdout)
     assert set(value) == {"tiny/high-level", "wide/high-level"}
     assert all(row["analytic, fitted"] > 0.9 for row in value.values())
+
+
+def test_the_command_describes_recordings_anew(recordings: list[Recording], tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.json.gz" for number in range(2)]
+    for path, recording in zip(paths, recordings, strict=True):
+        write_recording(path, replace(recording, document={**recording.document, "known": []}))
+    arguments = ["bench", "search", "describe", *map(str, paths), "--jobs", "2"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    for path, recording in zip(paths, recordings, strict=True):
+        found = read_recording(path)
+        assert found.document["known"] == recording.document["known"]
+        assert np.allclose(found.time_ms, recording.time_ms, rtol=1e-6, equal_nan=True)
+    missing = CliRunner().invoke(app, ["bench", "search", "describe", str(tmp_path / "no.gz")])
+    assert missing.exit_code == 2

@@ -12,13 +12,26 @@ import pytest
 from mapper.errors import InputError
 from mapper.measurement import CompileError, Outcome
 from mapper.search.goal import Front
-from nestmap.search_bench.campaign import curve_of, own_trace, read_runs, run_of, write_runs
-from nestmap.search_bench.contestants import OWN, Trace, goal_of
-from nestmap.search_bench.layer_recording import record_layer, space_of_layer
+from nestmap.search_bench.campaign import (
+    Run,
+    curve_of,
+    measure,
+    own_trace,
+    read_runs,
+    run_of,
+    write_runs,
+)
+from nestmap.search_bench.contestants import OWN, WITH_TRANSFER, Trace, goal_of
+from nestmap.search_bench.layer_recording import (
+    described_anew,
+    group_of_recording,
+    record_layer,
+    space_of_layer,
+)
 from nestmap.search_bench.peers.repair import nearest_row
 from nestmap.search_bench.plots import write_plots
 from nestmap.search_bench.recording import Recording, read_recording, write_recording
-from nestmap.search_bench.replay import Arena, first_at, quality, volume
+from nestmap.search_bench.replay import Arena, first_at, is_layer, quality, teaching, volume
 from nestmap.search_bench.tables import overview, summaries, table, verdict
 from nestmap.space_bench.cases import ROOT
 from nestmap.tuning.descriptions import COLUMNS
@@ -26,6 +39,7 @@ from tests.unit.tuning.fakes import TINY, ScriptedDevice, timed
 
 RECORDINGS = ROOT / "bench" / "recordings"
 POINTS = 24
+WIDE = replace(TINY, height=12, width=12, name="wide")
 
 
 def _answer(number: int, candidate: str) -> Outcome:
@@ -39,8 +53,15 @@ def layer() -> Recording:
 
 
 @pytest.fixture(scope="module")
-def arena(layer: Recording) -> Arena:
-    return Arena.of(layer)
+def other() -> Recording:
+    """Another layer on the same device."""
+    device = ScriptedDevice(_answer)
+    return record_layer(WIDE, "partial", device, points=POINTS, seconds=1e6)
+
+
+@pytest.fixture(scope="module")
+def arena(layer: Recording, other: Recording) -> Arena:
+    return Arena.of(layer, [layer, other])
 
 
 def test_a_recorded_layer_comes_back_from_its_file(layer: Recording, tmp_path: Path) -> None:
@@ -90,6 +111,56 @@ def test_a_search_of_a_layer_looks_for_the_front_and_knows_a_guess(arena: Arena)
     described = arena.describe(arena.recording.values[:5])
     assert described.guess is not None
     assert described.columns.shape == (5, COLUMNS)
+
+
+def test_other_layers_of_the_device_teach_and_the_layer_itself_does_not(
+    layer: Recording, other: Recording, arena: Arena
+) -> None:
+    cut = replace(layer, name="tiny@2x2/direct")
+    elsewhere = replace(other, device="another")
+    of_no_layer = replace(other, document={"schema": "nestmap/space/1"})
+    assert teaching(layer, [layer, cut, elsewhere, of_no_layer, other]) == [other]
+    assert teaching(of_no_layer, [other]) == []
+    assert [group.name for group in arena.teachers] == ["wide/partial"]
+    described = arena.describe_learned(layer.values[:5])
+    assert described.columns.shape == (5, COLUMNS + 1)
+    assert described.guess is not None and described.columns[:, -1].tolist() == (
+        described.guess.tolist()
+    )
+
+
+def test_searches_with_transfer_are_run_where_something_teaches(
+    layer: Recording, other: Recording, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "layer.json.gz", tmp_path / "other.json.gz"]
+    for path, recording in zip(paths, (layer, other), strict=True):
+        write_recording(path, recording)
+    every = [(path, read_recording(path)) for path in paths]
+    chosen = {OWN: [WITH_TRANSFER, "random"]}
+    for teachers, expected in (
+        ([], {"random"}),
+        (every[:1], {"random"}),
+        (every, {WITH_TRANSFER, "random"}),
+    ):
+        done: dict[tuple[str, str, str, int], Run] = {}
+        measure(
+            every[:1], chosen, range(1), 3, Path("/nowhere"), done, lambda run: None,
+            learn_from=teachers,
+        )  # fmt: skip
+        assert {search for _, _, search, _ in done} == expected
+
+
+def test_what_is_known_of_a_recorded_layer_can_be_found_out_anew(layer: Recording) -> None:
+    document: dict[str, Any] = {**layer.document, "schema": "nestmap/recorded-layer/1"}
+    for field in ("features", "parameters", "known"):
+        del document[field]
+    old = replace(layer, document=document)
+    assert is_layer(old)
+    with pytest.raises(InputError, match="nestmap bench search describe"):
+        Arena.of(old)
+    again = described_anew(old)
+    assert again.document == layer.document
+    assert np.array_equal(again.time_ms, layer.time_ms, equal_nan=True)
 
 
 def test_a_layer_recorded_under_other_rules_is_refused(layer: Recording) -> None:
@@ -181,3 +252,5 @@ def test_recorded_layers_have_the_variables_of_today(name: str) -> None:
     recording = read_recording(RECORDINGS / name)
     _, variables = space_of_layer(recording)
     assert len(variables) == len(recording.variables)
+    # And they can teach others.
+    assert group_of_recording(recording).timed > 40

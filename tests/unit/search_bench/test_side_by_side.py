@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mapper.errors import InputError
@@ -144,4 +145,5 @@ def test_drawn_candidates_of_a_blocked_variant_have_codes_that_suit_the_device()
     # Of the kernel that multiplies: work-groups of tiles, work-items within.
     codes = set(row.choices["mapping"].values())
     assert codes & {20, 21, 22} and codes & {10, 11, 12}
-    assert row.memory_bytes > 0 and len(row.known) == COLUMNS
+    assert row.description.parameter_names and np.isfinite(row.description.tile_costs).all()
+    assert row.memory_bytes > 0 and len(row.description.columns()) == COLUMNS

@@ -16,17 +16,22 @@ from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.cost.analytic import rank_correlation
 from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.host_plan import HostPlan
+from mapper.layer_sets import layer_of_name
 from mapper.measurement import CompileError, Outcome
 from mapper.pipeline import derive_space, subject_of_layer
 from mapper.profiles import load_profile
 from mapper.search.model_guided import Settings
+from nestmap.subjects import subject_of_document
 from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.learned import (
     LEAST_OF_A_GROUP,
+    MOST_OF_A_STUDY,
     Group,
     LearnedModel,
     groups_of_store,
     learned_for,
+    share_of_examples,
+    with_layer,
 )
 from nestmap.tuning.policy import device_identity
 from nestmap.tuning.run import Budget, tune
@@ -101,8 +106,43 @@ def test_failures_are_learned_as_slow() -> None:
     assert found[1] > found[0] + 0.3
 
 
+def test_tuning_parameters_are_matched_by_name() -> None:
+    """Of two programs with other parameters before and behind it, ``tile`` means the same."""
+    generator = np.random.default_rng(0)
+
+    def group(name: str, parameters: tuple[str, ...]) -> Group:
+        rows = np.hstack([np.zeros((60, 4)), generator.integers(0, 6, (60, 2)).astype(float)])
+        tile = rows[:, 4 + parameters.index("tile")]
+        return Group(name, rows, -tile / 3, parameters)
+
+    model = LearnedModel([group("one", ("tile", "unroll")), group("two", ("tile", "vector"))])
+    new = group("three", ("chunk", "tile"))
+    predicted = model.predict(new.rows, new.rows, new.parameters)
+    assert rank_correlation(predicted.tolist(), new.log_times.tolist()) > 0.9
+
+
+def test_layers_of_all_sizes_are_learned_from_alike(store: Store) -> None:
+    device = WorkItemsDevice()
+    device_id = store.add_device(device.profile().name, device_identity(device.facts()))
+    found = list(groups_of_store(store, device_id, device.profile(), most=30))
+    assert [len(group.rows) for group in found] == [10, 10, 10]
+    assert share_of_examples(1) == MOST_OF_A_STUDY
+    assert share_of_examples(10_000) == LEAST_OF_A_GROUP
+
+
+def test_a_stored_program_is_known_to_be_of_the_layer_it_is_named_after() -> None:
+    """Models of tiles want the layer, and a store holds its program."""
+    subject = subject_of_layer(layer_of_name("squeezenet1_1/4"), "tiled")
+    stored = subject_of_document(subject.to_json(), "squeezenet1_1/4")
+    assert stored.layer is None
+    assert with_layer(stored, "squeezenet1_1/4", "tiled").layer == subject.layer
+    assert with_layer(stored, "squeezenet1_1/8", "tiled") is stored
+    assert with_layer(stored, "squeezenet1_1/4", "no-such") is stored
+    assert with_layer(stored, "mine", "tiled") is stored
+
+
 def test_a_search_starts_from_what_was_learned(store: Store, tmp_path: Path) -> None:
-    """Of its first candidates every other one is by the guess."""
+    """Its first candidates are by the guess."""
     subject = subject_of_layer(WIDE, VARIANT)
     learned = learned_for(store, WorkItemsDevice(), [subject])
     best: dict[str, float] = {}

@@ -16,7 +16,7 @@ from mapper.pipeline import Subject
 from mapper.solver.dive import diverse
 from mapper.solver.space import Space
 from nestmap.cli import app
-from nestmap.tuning import predicted_start
+from nestmap.tuning import learned, predicted_start
 from nestmap.tuning.calibration import SCHEMA
 from tests.unit.tuning.fakes import TINY
 
@@ -116,6 +116,25 @@ def test_what_other_layers_taught_is_used(
     assert "learned from other/high-level" in printed.err
     assert json.loads(printed.out)["tried"] == 3
     assert tune(layer, tmp_path, "--transfer", "--strategy", "random") == 2
+
+
+def test_other_layers_teach_unasked_where_there_is_enough_of_them(
+    layer: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(replace(TINY, height=9, name="other").to_json()))
+    assert tune(str(other), tmp_path, "--candidates", "12") == 0
+    assert tune(layer, tmp_path) == 0
+    assert "learned from" not in capsys.readouterr().err
+    monkeypatch.setattr(learned, "UNASKED_LEAST", 10)
+    assert tune(layer, tmp_path, "--no-transfer", "--seed", "1") == 0
+    assert tune(layer, tmp_path, "--strategy", "random", "--seed", "1") == 0
+    assert "learned from" not in capsys.readouterr().err
+    assert tune(layer, tmp_path, "--seed", "2") == 0
+    assert "learned from other/high-level" in capsys.readouterr().err
 
 
 def test_bad_input(layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
