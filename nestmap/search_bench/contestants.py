@@ -58,7 +58,7 @@ def _with_transfer(arena: Arena, seed: int) -> Strategy:
         seed,
         space=arena.space,
         goal=goal_of(arena),
-        describe=arena.describe_learned,
+        describe=arena.learned(seed),
         settings=Settings(trusted=True),
     )
 

@@ -14,7 +14,7 @@ from mapper.constraint_rules.predicate import ParameterVariable, Variable
 from mapper.errors import InputError, Problem
 from mapper.pareto.front import front_of, hypervolume
 from mapper.search.candidates import Candidates, Choices, ListedCandidates, candidates_of
-from mapper.search.pool import Described
+from mapper.search.pool import Describe, Described
 from mapper.search.strategy import Outcome, Strategy
 from mapper.solver.space import Space
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
@@ -93,19 +93,21 @@ class Arena:
         described = self.describe(rows)
         return Described(described.memory_bytes, described.columns, described.columns[:, PREDICTED])
 
-    def describe_learned(self, rows: Choices) -> Described:
-        """As :meth:`describe`; the guess, which is one more column too, is what trees learned from
-        the ``teachers``."""
-        described = self.describe(rows)
-        row_of = self.recording.row_of
-        guess = self._learned[[row_of[tuple(row)] for row in rows.tolist()]]
-        columns = np.column_stack([described.columns, guess])
-        return Described(described.memory_bytes, columns, guess)
-
-    @cached_property
-    def _learned(self) -> Floats:
+    def learned(self, seed: int) -> Describe:
+        """As :meth:`describe`; the guess, which is one more column too, is what trees of this seed
+        learned from the ``teachers``."""
         group = group_of_recording(self.recording)
-        return LearnedModel(self.teachers).predict(group.rows, group.rows, group.parameters)
+        model = LearnedModel(self.teachers, seed)
+        guesses = model.predict(group.rows, group.rows, group.parameters)
+        row_of = self.recording.row_of
+
+        def describe(rows: Choices) -> Described:
+            described = self.describe(rows)
+            guess = guesses[[row_of[tuple(row)] for row in rows.tolist()]]
+            columns = np.column_stack([described.columns, guess])
+            return Described(described.memory_bytes, columns, guess)
+
+        return describe
 
     @cached_property
     def reference(self) -> tuple[float, float]:

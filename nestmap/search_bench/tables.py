@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nestmap.search_bench.campaign import Run, curve_of
-from nestmap.search_bench.contestants import OWN
+from nestmap.search_bench.contestants import OWN, WITH_TRANSFER
 from nestmap.search_bench.recording import Recording
 from nestmap.search_bench.replay import Arena, first_at
 
@@ -118,11 +118,13 @@ def table(found: Sequence[Summary], evaluations: int, *, best_peers: int | None 
 def overview(found: Sequence[tuple[Recording, Sequence[Summary]]]) -> str:
     """A line for each recording: how soon the default and the best of the peers came to
     :data:`SHARE` of the best (evaluations; seconds of the recorded machine), with quartiles; and
-    the default where it looks for the time alone, as the peers do."""
+    the default where it looks for the time alone, as the peers do, and where other layers of the
+    device taught it."""
     share = f"{SHARE:.0%}"
     heads = [
         "recording", "device", "rows", f"from {share} of the best time on",
-        f"{DEFAULT} to {share}", "seconds", "for the time alone", "best of the others",
+        f"{DEFAULT} to {share}", "seconds", "for the time alone", "with transfer", "seconds",
+        "best of the others",
         f"to {share}", "seconds",
     ]  # fmt: skip
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
@@ -132,6 +134,10 @@ def overview(found: Sequence[tuple[Recording, Sequence[Summary]]]) -> str:
         own, alone = default_of(members), _own(members, TIME_ALONE)
         cells += ["–", "–"] if own is None else [_spread(own.reached), _spread(own.seconds)]
         cells.append("–" if alone is None else _spread(alone.reached))
+        taught = _own(members, WITH_TRANSFER)
+        cells += (
+            ["–", "–"] if taught is None else [_spread(taught.reached), _spread(taught.seconds)]
+        )
         peers = [summary for summary in members if summary.project != OWN]
         if peers:
             best = min(peers, key=_lateness)

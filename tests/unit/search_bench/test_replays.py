@@ -122,7 +122,7 @@ def test_other_layers_of_the_device_teach_and_the_layer_itself_does_not(
     assert teaching(layer, [layer, cut, elsewhere, of_no_layer, other]) == [other]
     assert teaching(of_no_layer, [other]) == []
     assert [group.name for group in arena.teachers] == ["wide/partial"]
-    described = arena.describe_learned(layer.values[:5])
+    described = arena.learned(0)(layer.values[:5])
     assert described.columns.shape == (5, COLUMNS + 1)
     assert described.guess is not None and described.columns[:, -1].tolist() == (
         described.guess.tolist()
@@ -215,9 +215,9 @@ def test_tables_and_plots_say_who_reached_what(arena: Arena, tmp_path: Path) -> 
     ]
     assert overview([(arena.recording, found)]).splitlines()[-1] == (
         f"| {arena.recording.name} | {arena.recording.device} | {POINTS} | 1 | 3 (3 to 3) | "
-        "0 (0 to 0) | – | optuna: tpe | 1 (1 to 1) | 0 (0 to 0) |"
+        "0 (0 to 0) | – | – | – | optuna: tpe | 1 (1 to 1) | 0 (0 to 0) |"
     )
-    assert overview([(arena.recording, found[2:])]).endswith("| – | – | – | – | – | – |")
+    assert overview([(arena.recording, found[2:])]).endswith("| – | – | – | – | – | – | – | – |")
     paths = write_plots(tmp_path, arena, runs, found)
     assert len(paths) == 3
     assert all(path.read_text().startswith("<svg") for path in paths)
