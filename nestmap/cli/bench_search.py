@@ -316,12 +316,9 @@ def guesses(
     recordings = [read_recording(path) for path in paths]
     if recording is None:
         recordings = [found for found in recordings if is_layer(found)]
-    layers: list[RecordedLayer] = []
-    with Progress("describing") as progress:
-        for found in recordings:
-            layers.append(RecordedLayer.of(found))
-            progress.update(sum(len(layer.descriptions) for layer in layers))
-    found = rankings(layers, seed)
+    layers = [RecordedLayer.of(found) for found in recordings]
+    with Progress("learning"):
+        found = rankings(layers, seed)
     if as_json:
         write_json(rankings_json(found))
     else:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.cost.analytic import fitted, rank_correlation
-from mapper.device_profile import DeviceProfile
+from mapper.cost.analytic import Counts, DeviceConstants, fitted, predicted_ms, rank_correlation
 from mapper.errors import InputError, Problem
-from nestmap.search_bench.layer_recording import SCHEMA, described_rows
+from nestmap.search_bench.layer_recording import group_of_recording
 from nestmap.search_bench.recording import Recording
-from nestmap.tuning.descriptions import CONSTANTS, Description
+from nestmap.search_bench.replay import is_layer, layer_name
+from nestmap.tuning.descriptions import CONSTANTS
 from nestmap.tuning.learned import Group, LearnedModel
-from nestmap.tuning.transfer_features import transfer_row
+from nestmap.tuning.transfer_features import estimates_of_rows
 
 #: Own measurements that a learned model is updated with, where that is judged.
 OWN = 20
@@ -31,33 +30,31 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RecordedLayer:
-    """A recorded layer with what is known of each row without running it."""
+    """A recorded layer with what is known of each row without running it: logarithms of the
+    ``proxy`` and of the ``analytic`` model's time (constants of no device), and its ``counts``."""
 
     recording: Recording
-    device: DeviceProfile
-    descriptions: tuple[Description, ...]
+    group: Group
+    proxy: Floats
+    analytic: Floats
+    counts: tuple[Counts, ...]
 
     @staticmethod
     def of(recording: Recording) -> RecordedLayer:
-        """Describe every row anew, by today's generator and counts. InputError for a recording
-        of no layer."""
-        if recording.document.get("schema") != SCHEMA:
+        """InputError for a recording of no layer, or of one that has to be described anew."""
+        if not is_layer(recording):
             raise InputError(Problem(recording.name, "is no recording of a layer"))
-        device, descriptions = described_rows(recording)
-        return RecordedLayer(recording, device, descriptions)
+        group = group_of_recording(recording)
+        return RecordedLayer(recording, group, *estimates_of_rows(group.rows))
 
     @property
     def timed(self) -> NDArray[np.bool_]:
         """Rows with a time."""
         return ~np.isnan(self.recording.time_ms)
 
-    @cached_property
-    def group(self) -> Group:
-        """All rows, for a model to learn from."""
-        times = np.where(self.timed, self.recording.time_ms, np.inf)
-        rows = np.array([transfer_row(found, self.device) for found in self.descriptions])
-        names = self.descriptions[0].parameter_names
-        return Group(self.recording.name, rows, np.log(times), names)
+    def predicted(self, constants: DeviceConstants) -> Floats:
+        """The analytic model's times in ms."""
+        return np.array([predicted_ms(counts, constants) for counts in self.counts])
 
     def correlation(self, predicted: Floats, judged: NDArray[np.bool_] | None = None) -> float:
         """Of predictions for all rows with the recorded times, where both are (``judged``)."""
@@ -75,13 +72,14 @@ def rankings(layers: Sequence[RecordedLayer], seed: int = 0) -> dict[str, dict[s
 
 
 def _ranking(layer: RecordedLayer, layers: Sequence[RecordedLayer], seed: int) -> dict[str, float]:
-    descriptions = layer.descriptions
-    others = [other for other in layers if other is not layer]
+    # None of the layer itself, in whatever variant and size.
+    own = layer_name(layer.recording)
+    others = [other for other in layers if layer_name(other.recording) != own]
     alike = [other for other in others if other.recording.device == layer.recording.device]
     found = {
-        "proxy": layer.correlation(np.array([d.proxy for d in descriptions])),
-        "analytic": layer.correlation(np.array([d.predicted(CONSTANTS) for d in descriptions])),
-        "guess": layer.correlation(np.array([d.guess(CONSTANTS) for d in descriptions])),
+        "proxy": layer.correlation(layer.proxy),
+        "analytic": layer.correlation(layer.analytic),
+        "guess": layer.correlation(layer.proxy + layer.analytic),
         "analytic, fitted": float("nan"),
         "learned": float("nan"),
         "learned, all": float("nan"),
@@ -89,17 +87,13 @@ def _ranking(layer: RecordedLayer, layers: Sequence[RecordedLayer], seed: int) -
     }
     if alike:
         pairs = [
-            (description.counts, float(time_ms))
+            (counts, float(time_ms))
             for other in alike
-            for description, time_ms in zip(
-                other.descriptions, other.recording.time_ms, strict=True
-            )
+            for counts, time_ms in zip(other.counts, other.recording.time_ms, strict=True)
             if not np.isnan(time_ms)
         ]
         constants, _ = fitted([c for c, _ in pairs], [t for _, t in pairs], CONSTANTS.lanes)
-        found["analytic, fitted"] = layer.correlation(
-            np.array([d.predicted(constants) for d in descriptions])
-        )
+        found["analytic, fitted"] = layer.correlation(layer.predicted(constants))
         found["learned"] = _learned(layer, alike, seed)
     if others:
         found["learned, all"] = _learned(layer, others, seed)

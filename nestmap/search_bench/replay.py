@@ -145,12 +145,12 @@ def teaching(recording: Recording, others: Iterable[Recording]) -> list[Recordin
         for other in others
         if is_layer(other)
         and other.device == recording.device
-        and _layer_of(other) != _layer_of(recording)
+        and layer_name(other) != layer_name(recording)
     ]
 
 
-def _layer_of(recording: Recording) -> str:
-    """The layer's name without the variant, and without the sizes to which it was cut."""
+def layer_name(recording: Recording) -> str:
+    """Of a recorded layer, without the variant, and without the sizes to which it was cut."""
     return recording.name.rpartition("/")[0].partition("@")[0]
 
 

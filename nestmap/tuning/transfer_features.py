@@ -9,13 +9,18 @@ of blocked convolutions do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.cost.analytic import Counts
 from mapper.device_profile import DeviceProfile
 from nestmap.tuning.descriptions import Description
 
+#: Places in a row, behind the numbers of the plan.
+_PREDICTED, _PROXY = 6, 7
+_COUNTS = slice(8, 8 + len(fields(Counts)))
 #: Columns that describe the device, before those of the parameters.
 _OF_DEVICE = 3
 #: Stands for what a program does not have, below everything that one has.
@@ -38,6 +43,12 @@ def transfer_row(description: Description, device: DeviceProfile) -> tuple[float
         *np.log2(1 + np.array(sizes)).tolist(),
         *parameters.tolist(),
     )
+
+
+def estimates_of_rows(rows: Floats) -> tuple[Floats, Floats, tuple[Counts, ...]]:
+    """Of n rows the logarithms of the proxy and of the analytic model's time, and its counts."""
+    counts = 2.0 ** rows[:, _COUNTS] - 1
+    return rows[:, _PROXY], rows[:, _PREDICTED], tuple(Counts(*row) for row in counts.tolist())
 
 
 def aligned(rows: Floats, parameters: Sequence[str], wanted: Sequence[str]) -> Floats:
