@@ -55,7 +55,7 @@ def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
     budget = Budget(CANDIDATES, seconds)
     folder.mkdir(parents=True, exist_ok=True)
     with MeasuringChild(device) as child, Store.open(folder / "demo.sqlite3") as store:
-        variants = tuned_variants(child.facts())
+        variants = tuned_variants(child.facts(), layer)
         subjects = tuple(subject_of_layer(layer, variant) for variant in variants)
         write_text(
             f"{LAYER}: {layer.channels} x {layer.height} x {layer.width} to {layer.filters} "

@@ -60,13 +60,14 @@ def edge_inputs(
     channels: Expr,
     rows: tuple[ExprLike, ExprLike],
     kernel: tuple[Expr, Expr],
+    every: Expr | None = None,
 ) -> tuple[Input, ...]:
     """The buffers of a caller in the layer's layout, of lengths in the symbols of a program.
 
     ``channels`` are those of a group, as are the filters M; ``rows`` are those of the image with
-    their length.
+    their length. ``every`` are the image's channels where a program counts groups otherwise.
     """
-    every, filters = groups * channels, groups * M
+    every, filters = groups * channels if every is None else every, groups * M
     weights = array(FLOAT, filters, channels, *kernel)
     match layer.layout:
         case Layout.NCHW:

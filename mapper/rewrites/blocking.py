@@ -26,6 +26,7 @@ class Blocking:
     first kernel writes the window of each output as a column, and the rest is a matrix product.
     ``unrolled``: the taps of a kernel may be written out one by one; ``unrolled_channels``: the
     channels of a chunk. ``vector_rows``: rows of the image are copied to local memory in vectors.
+    ``channelwise``: every filter has one channel, its own, and both are one dimension.
     ``contracted``: a product and a sum, of which compilers make one instruction, instead of a
     call of ``fma``.
     """
@@ -46,11 +47,12 @@ class Blocking:
     unrolled_channels: bool = False
     vector_rows: bool = False
     contracted: bool = False
+    channelwise: bool = False
 
     @property
     def shape(self) -> Shape:
         """The sizes that it is computed with."""
-        return Shape(self.layer, self.flat, self.columns)
+        return Shape(self.layer, self.flat, self.columns, self.channelwise)
 
     @property
     def row_length(self) -> int:

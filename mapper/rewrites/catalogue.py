@@ -8,6 +8,7 @@ from mapper.layer_spec import LayerSpec
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.lowering import program_of
 from mapper.rewrites.rules import (
+    ChannelLanes,
     ContractSums,
     FlattenPixels,
     ImageToLocal,
@@ -53,6 +54,7 @@ CHAINS: dict[str, tuple[Rewrite, ...]] = {
     "im2col": (UnrollWindows(), *_TILED),
     "blocked": (*_LONE, PadImage()),
     "blocked-in-place": _LONE,
+    "channelwise": (PackWeights(), ChannelLanes(), UnrollTaps(), ContractSums()),
 }
 """By variant: rewrites in order. Where :class:`FlattenPixels` applies, it comes first."""
 
@@ -60,8 +62,10 @@ CHAINS: dict[str, tuple[Rewrite, ...]] = {
 def blocking_of(layer: LayerSpec, variant: str) -> Blocking:
     """The mid-level form of a layer in a variant; InputError if a rewrite does not apply."""
     flatten = FlattenPixels()
-    first = (flatten,) if flatten.why_not(Blocking(layer)) is None else ()
-    return rewritten(layer, *first, *CHAINS[variant])
+    chain = CHAINS[variant]
+    # In a depthwise convolution of one tap nothing is gained by joined rows.
+    joins = ChannelLanes() not in chain and flatten.why_not(Blocking(layer)) is None
+    return rewritten(layer, *((flatten,) if joins else ()), *chain)
 
 
 def blocked_program(layer: LayerSpec, variant: str) -> Program:

@@ -182,6 +182,8 @@ class _Lowering:
                 padded = padded.order("g", "n", "blocks", "in_block")
                 padded = padded.merge("blocks", "in_block", "c")
             image = padded.order(*image.labels)
+        if blocking.channelwise:
+            image = operands.own_channels(shape, image)
         if blocking.vector_rows:
             more = self.front + self.wide
             tiles = operands.vector_windows(shape, image, (TH, TW), more, IV, TV)
@@ -217,7 +219,11 @@ class _Lowering:
     def blocks(self, tiles: Labelled, weights: Labelled) -> Labelled:
         """[g][block][n][ty][tx][f][th][tw]: every tile of every block of filters."""
         build, count = self.build, exact_div(M, BM)
-        tiles = tiles.order("g", "n", "ty", "tx", "c", "h", "w").repeated("n", "block", count)
+        tiles = tiles.order("g", "n", "ty", "tx", "c", "h", "w")
+        if self.blocking.channelwise:
+            tiles = tiles.split("f", BM, "block", "f").order("g", "block")
+        else:
+            tiles = tiles.repeated("n", "block", count)
         arrays = [weights.order("g", "block", "c", "tap", "f").node, tiles.node]
         if self.epilogue.has_bias and not self.blocking.split:
             arrays.append(operands.bias(build, BM).node)
@@ -243,7 +249,7 @@ class _Lowering:
         )
 
     def tile(self, tile: Node, weights: Node, bias: Node | None) -> Node:
-        """[c][h][w] and [c][tap][f] -> [f][th][tw]."""
+        """[c][h][w] and [c][tap][f] -> [f][th][tw]; the image has [f] innermost if channelwise."""
         build = self.build
         chunks = Zip((build.split_at(BC, tile, 0), build.split_at(BC, weights, 0)))
         extents = self.extents()
@@ -377,7 +383,8 @@ class _Lowering:
 
     def work_items(self, acc: Node, tile: Node, weights: Node) -> Node:
         build, shape, extents = self.build, self.shape, self.extents()
-        patches = Labelled(build, tile, ("c", "h", "w"))
+        own = ("f",) if self.blocking.channelwise else ()
+        patches = Labelled(build, tile, ("c", "h", "w", *own))
         patches = operands.windows(shape, patches, (TR, TP), self.front + self.wide)
         filters = Labelled(build, weights, ("c", "tap", "f"))
         filters = filters.split("f", TM, "b", "m").split("b", MI, "mo", "mi")
@@ -386,7 +393,12 @@ class _Lowering:
             patches, filters = (a.split("c", share, "k", "c") for a in (patches, filters))
         slices = ("k",) if self.blocking.sliced else ()
         patches = patches.order(*slices, "ty", "tx", "c", "h", "w")
-        patches = patches.repeated("c", "mi", extents["mi"]).repeated("ty", "mo", extents["mo"])
+        if self.blocking.channelwise:
+            patches = patches.split("f", TM, "b", "m").split("b", MI, "mo", "mi")
+            patches = patches.order("mo", "ty", "tx", "mi", "c", "h", "w")
+        else:
+            patches = patches.repeated("c", "mi", extents["mi"])
+            patches = patches.repeated("ty", "mo", extents["mo"])
         filters = filters.order(*slices, "mo", "mi", "c", "tap", "m")
         filters = filters.repeated("mi", "x", extents["x"]).repeated("x", "y", extents["y"])
         ids = tuple(f"item_{label}" for label in self.threads)

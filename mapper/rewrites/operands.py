@@ -27,6 +27,7 @@ def inputs_of(shape: Shape) -> tuple[Input, ...]:
         # Rows that are joined for the computation are rows to the caller.
         rows=(layer.height, layer.width) if shape.flat else (H, W),
         kernel=kernel,
+        every=M if shape.channelwise else None,
     )
 
 
@@ -56,7 +57,8 @@ def image(build: Builder, shape: Shape, vector: Expr | None = None) -> Labelled:
     else:
         node = build.layout_map(lambda _: Ref(IMAGE), fill(0.0, 1))
         found = Labelled(build, node, ("n", "h", "w", "gc"))
-    found = found.split("gc", _own_sizes(shape)[0], "g", "c").order("g", "n", "c", "h", "w")
+    channels = shape.image_channels if shape.channelwise else _own_sizes(shape)[0]
+    found = found.split("gc", channels, "g", "c").order("g", "n", "c", "h", "w")
     length, rest = as_expr(W), ("h", "w")
     if vector is not None:
         found = found.split("w", vector, "w", "iv")
@@ -177,8 +179,18 @@ def windows(
     return array.at(
         "h",
         lambda plane: array.build.slide_2d((height, width + more), steps, plane, strict=True),
-        ("ty", "tx", "h", "w"),
+        ("ty", "tx", "h", "w", *_behind(array, "w")),
     )
+
+
+def own_channels(shape: Shape, array: Labelled) -> Labelled:
+    """[g][n][c][h][w] as [g][n][c][h][w][f]: every filter has one channel, and it is its own."""
+    return array.order("g", "n", "h", "w").split("c", M, "c", "f").order("g", "n", "c", "h", "w")
+
+
+def _behind(array: Labelled, label: str) -> tuple[str, ...]:
+    """The dimensions within that one."""
+    return array.labels[array.labels.index(label) + 1 :]
 
 
 def vector_windows(
@@ -214,21 +226,24 @@ def _block(
 
 
 def taps(shape: Shape, patch: Labelled, front: ExprLike, more: ExprLike) -> Labelled:
-    """A work-item's [h][w] as [tap][r][p]: for each tap what its rows and columns multiply.
+    """A work-item's [h][w]... as [tap][r][p]...: for each tap what its rows and columns multiply.
 
     The patch has ``front`` columns before and ``more`` behind those that are used.
     """
-    layer, build = shape.computed, patch.build
-    patch = patch.at("w", lambda row: Pad(-as_expr(front), -as_expr(more), 0.0, row), ("w",))
+    layer, build, rest = shape.computed, patch.build, _behind(patch, "w")
+    if front != const(0) or more != const(0):
+        patch = patch.at(
+            "w", lambda row: Pad(-as_expr(front), -as_expr(more), 0.0, row), ("w", *rest)
+        )
     found = patch.at(
         "h",
         lambda plane: build.slide_2d(
             (shape.window_height, shape.window_width), (layer.stride_y, layer.stride_x), plane
         ),
-        ("r", "p", "kh", "kw"),
+        ("r", "p", "kh", "kw", *rest),
     )
-    found = found.at("kh", lambda lines: _every(layer.dilation_y, lines), ("kh", "kw"))
-    found = found.at("kw", lambda line: _every(layer.dilation_x, line), ("kw",))
+    found = found.at("kh", lambda lines: _every(layer.dilation_y, lines), ("kh", "kw", *rest))
+    found = found.at("kw", lambda line: _every(layer.dilation_x, line), ("kw", *rest))
     return found.order("kh", "kw", "r", "p").merge("kh", "kw", "tap")
 
 

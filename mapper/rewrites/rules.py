@@ -46,6 +46,14 @@ def _once(name: str, done: bool) -> Problem | None:
     return Problem(f"rewrite.{name}", "is done already", "twice", "once") if done else None
 
 
+def _of_shared_channels(name: str, blocking: Blocking) -> Problem | None:
+    """What stands against a rewrite of an image whose channels all filters read."""
+    if blocking.channelwise:
+        return Problem(f"rewrite.{name}", "is of channels that several filters read",
+                       "channel-lanes before it", "no channel-lanes")  # fmt: skip
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class FlattenPixels:
     """Rows joined into one, so that tiles do not end with a row.
@@ -75,7 +83,7 @@ class FlattenPixels:
                     str(getattr(layer, field)),
                     str(value),
                 )
-        return _once(self.name, blocking.flat)
+        return _of_shared_channels(self.name, blocking) or _once(self.name, blocking.flat)
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, flat=True)
@@ -92,7 +100,7 @@ class UnrollWindows:
     name: str = "unroll-windows"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        return _once(self.name, blocking.columns)
+        return _of_shared_channels(self.name, blocking) or _once(self.name, blocking.columns)
 
     def apply(self, blocking: Blocking) -> Blocking:
         # Outputs are columns of one matrix, whichever row they are of.
@@ -128,7 +136,7 @@ class PadImage:
     def why_not(self, blocking: Blocking) -> Problem | None:
         if blocking.vector_rows:
             return Problem(f"rewrite.{self.name}", "pads pixels, and the image is of vectors")
-        return _once(self.name, blocking.padded)
+        return _of_shared_channels(self.name, blocking) or _once(self.name, blocking.padded)
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, padded=True)
@@ -141,7 +149,7 @@ class ImageToLocal:
     name: str = "image-to-local"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        return _once(self.name, blocking.image_in_local)
+        return _of_shared_channels(self.name, blocking) or _once(self.name, blocking.image_in_local)
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, image_in_local=True)
@@ -190,7 +198,9 @@ class WeightsToLocal:
     name: str = "weights-to-local"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        return _once(self.name, blocking.weights_in_local)
+        return _of_shared_channels(self.name, blocking) or _once(
+            self.name, blocking.weights_in_local
+        )
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, weights_in_local=True)
@@ -203,7 +213,9 @@ class ImageToRegisters:
     name: str = "image-to-registers"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        return _once(self.name, blocking.image_in_registers)
+        return _of_shared_channels(self.name, blocking) or _once(
+            self.name, blocking.image_in_registers
+        )
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, image_in_registers=True)
@@ -217,10 +229,51 @@ class WeightsToRegisters:
     name: str = "weights-to-registers"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        return _once(self.name, blocking.weights_in_registers)
+        return _of_shared_channels(self.name, blocking) or _once(
+            self.name, blocking.weights_in_registers
+        )
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, weights_in_registers=True, weights_by_row=self.by_row)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLanes:
+    """Channels of a depthwise convolution in the lanes of vectors.
+
+    Groups of one channel and one filter leave nothing that a vector of filters could share; here
+    channel and filter are one dimension, along which image, weights and sums are vectors. Applies
+    where every group has one channel and one filter, to no more than packed weights, and in NHWC,
+    where the channels of a pixel are neighbours in memory.
+    """
+
+    name: str = "channel-lanes"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        layer = blocking.layer
+        for field in ("channels", "filters"):
+            if getattr(layer, field) != layer.groups:
+                return Problem(
+                    f"layer.{field}",
+                    f"{self.name} is for one channel and one filter in each group",
+                    str(getattr(layer, field)),
+                    f"{layer.groups}, as many as groups",
+                )
+        if layer.groups == 1:
+            return Problem("layer.groups", f"{self.name} is for several groups", "1", "2 or more")
+        if layer.layout is not Layout.NHWC:
+            return Problem(
+                "layer.layout",
+                f"{self.name} needs channels of a pixel to be neighbours in memory",
+                layer.layout.value,
+                Layout.NHWC.value,
+            )
+        if blocking != Blocking(layer, packed=blocking.packed):
+            return Problem(f"rewrite.{self.name}", "comes before all others but pack-weights")
+        return None
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, channelwise=True)
 
 
 @dataclass(frozen=True, slots=True)

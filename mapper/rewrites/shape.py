@@ -12,12 +12,14 @@ from mapper.layer_spec import LayerSpec, Layout
 class Shape:
     """Sizes of one layer; channels and filters are those of one group.
 
-    With ``columns`` the channels are those of all taps, and there is one tap (im2col).
+    With ``columns`` the channels are those of all taps, and there is one tap (im2col). With
+    ``channelwise`` all filters are of one group, and each has one channel, its own.
     """
 
     layer: LayerSpec
     flat: bool
     columns: bool = False
+    channelwise: bool = False
 
     @property
     def computed(self) -> LayerSpec:
@@ -50,11 +52,11 @@ class Shape:
         layer = self.computed
         named = (
             ("N", layer.batch),
-            ("G", layer.groups),
+            ("G", 1 if self.channelwise else layer.groups),
             ("C", layer.channels // layer.groups),
             ("H", 1 if self.flat else layer.height),
             ("W", layer.height * layer.width if self.flat else layer.width),
-            ("M", layer.filters // layer.groups),
+            ("M", layer.filters if self.channelwise else layer.filters // layer.groups),
             ("kh", layer.kernel_height),
             ("kw", layer.kernel_width),
         )
@@ -89,7 +91,12 @@ class Shape:
     @property
     def groups(self) -> Expr:
         """Groups of channels and filters."""
-        return G if self.computed.groups > 1 else const(1)
+        return G if self.computed.groups > 1 and not self.channelwise else const(1)
+
+    @property
+    def image_channels(self) -> Expr:
+        """Channels of a group as the image has them: of each filter its own if ``channelwise``."""
+        return M if self.channelwise else C
 
 
 N, G, C, H, W = symbol("N"), symbol("G"), symbol("C"), symbol("H"), symbol("W")

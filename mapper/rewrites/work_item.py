@@ -41,12 +41,15 @@ class WorkItem:
         )
 
     def channel(self, acc: Node, patch: Node, weights: Node) -> Node:
-        """Add the products of one channel's [h][w] and [tap][m]."""
+        """Add the products of one channel's [h][w] and [tap][m]; [h][w][m] if channelwise."""
         build, blocking = self.build, self.blocking
         vectors = build.split_at(V, weights, 1)
+        own: tuple[str, ...] = ()
+        if blocking.channelwise:
+            patch, own = build.split_at(V, patch, 2), ("m", "v")
 
         def multiplied(patch: Node, vectors: Node) -> Node:
-            rows = Labelled(build, patch, ("h", "w"))
+            rows = Labelled(build, patch, ("h", "w", *own))
             cells = operands.taps(blocking.shape, rows, self.front, self.wide)
             if not blocking.weights_by_row:
                 return self.taps(acc, cells.node, vectors)
@@ -81,8 +84,20 @@ class WorkItem:
         return Join(self.build.reduce(self.tap, acc, steps, step="tap", unroll=unroll))
 
     def tap(self, acc: Node, step: Node) -> Node:
-        """acc[r][p][m][v] + cells[r][p] * weights[m][v], for one tap."""
+        """acc[r][p][m][v] + cells[r][p] * weights[m][v], for one tap; with a pixel of its own,
+        cells[r][p][m][v], for each filter if channelwise."""
         build, weights = self.build, get(step, 1)
+
+        def own_cell(pair: Node) -> Node:
+            return build.map(
+                "m",
+                lambda three: build.map(
+                    "v",
+                    lambda z: self.product_added(get(z, 2), get(z, 1), get(z, 0)),
+                    Zip((get(three, 0), get(three, 1), get(three, 2))),
+                ),
+                Zip((get(pair, 0), get(pair, 1), weights)),
+            )
 
         def cell(pair: Node) -> Node:
             return build.map(
@@ -95,7 +110,8 @@ class WorkItem:
                 Zip((get(pair, 0), weights)),
             )
 
-        return build.nest(("r", "p"), cell, build.zip_nd(2, acc, get(step, 0)))
+        made = own_cell if self.blocking.channelwise else cell
+        return build.nest(("r", "p"), made, build.zip_nd(2, acc, get(step, 0)))
 
     def product_added(self, weight: Node, pixel: Node, total: Node) -> Node:
         if self.blocking.contracted:

@@ -246,7 +246,7 @@ def _subjects(
 
     if first.layer is None:
         return (first,)
-    names = tuple(dict.fromkeys(variants or tuned_variants(facts)))
+    names = tuple(dict.fromkeys(variants or tuned_variants(facts, first.layer)))
     return tuple(subject_of_layer(first.layer, name) for name in names)
 
 

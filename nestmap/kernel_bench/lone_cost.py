@@ -33,7 +33,9 @@ def lone_cost(shape: Shape, v: Mapping[str, int]) -> float:
     layer = shape.computed
     vectors, pixels = v["tm"] // v["v"], v["tr"] * v["tp"]
     sums = vectors * pixels
-    cycles = _STARTED + max(sums / _A_CYCLE, (pixels + vectors) / _A_CYCLE, _LATENCY)
+    # A pixel serves all filters; where each has a channel of its own, each reads its own pixel.
+    read = sums if shape.channelwise else pixels
+    cycles = _STARTED + max(sums / _A_CYCLE, (read + vectors) / _A_CYCLE, _LATENCY)
     cycles += _SPILLED * max(0, sums - _SUMS_IN_REGISTERS)
     cycles += _RELOADED * min(vectors, max(0, sums + vectors - _SUMS_IN_REGISTERS))
     if layer.kernel_height * layer.kernel_width > 1 and not v.get("ut"):

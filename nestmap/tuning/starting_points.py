@@ -12,26 +12,39 @@ from collections.abc import Mapping
 
 from mapper.constraint_rules.predicate import Variable
 from mapper.device_profile import DeviceProfile
+from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject
 from mapper.rewrites.catalogue import CHAINS
 from mapper.rewrites.families import Family, family_of
 from mapper.solver.space import Space
 from mapper.tuning_records import records_of, shipped_records
+from mapper.variants import VARIANTS
 from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.record_files import device_folder
 
 #: Variants of which each work-item works alone, on the vectors of a core.
 PROCESSOR_VARIANTS = ("blocked", "blocked-in-place")
+#: As these, where every filter has a channel of its own.
+DEPTHWISE_VARIANT = "channelwise"
 #: Candidates of a family for each variant of a layer.
 STARTING_CANDIDATES = 6
 _SEED = 0
 
 
-def tuned_variants(facts: Mapping[str, str]) -> tuple[str, ...]:
-    """The variants of a layer that are tuned on a device unless others are asked for."""
-    own = PROCESSOR_VARIANTS if family_of(facts) is Family.SINGLE else ()
-    return (*own, "direct", "partial")
+def tuned_variants(facts: Mapping[str, str], layer: LayerSpec | None = None) -> tuple[str, ...]:
+    """The variants of a layer that are tuned on a device unless others are asked for.
+
+    Of a ``layer`` those that compute it: ``high-level``, which computes all, where none of the
+    others does; and ``channelwise`` on a processor where it is depthwise.
+    """
+    lone = family_of(facts) is Family.SINGLE
+    names = (*(PROCESSOR_VARIANTS if lone else ()), "direct", "partial")
+    if layer is None:
+        return names
+    depthwise = (DEPTHWISE_VARIANT,) if lone else ()
+    found = tuple(n for n in (*depthwise, *names) if VARIANTS[n].applies(layer) is None)
+    return found or ("high-level",)
 
 
 def starting_candidates(

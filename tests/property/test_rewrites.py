@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +19,7 @@ from mapper.rewrites.catalogue import CHAINS, blocked_program
 from mapper.rewrites.lowering import program_of
 from mapper.rewrites.parameters import ROW_VECTORS, tile_sizes
 from mapper.rewrites.rules import (
+    ChannelLanes,
     ContractSums,
     FlattenPixels,
     ImageToLocal,
@@ -184,7 +187,49 @@ def test_every_chain_of_rewrites_computes_the_convolution(
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.data(), layers(), st.sampled_from((2, 4, 6)))
+def test_channels_in_the_lanes_of_vectors_compute_a_depthwise_convolution(
+    data: st.DataObject, layer: LayerSpec, groups: int
+) -> None:
+    layer = replace(layer, channels=groups, filters=groups, groups=groups, layout="NHWC")
+    blocking = ChannelLanes().apply(Blocking(layer, packed=data.draw(st.booleans())))
+    for rewrite in REWRITES:
+        if rewrite.why_not(blocking) is None and data.draw(st.booleans()):
+            blocking = rewrite.apply(blocking)
+    values = data.draw(values_of(blocking))
+    program = program_of(blocking)
+    check_program(program)
+    arrays = buffers(layer, 1)
+    wanted = interpret(high_level_convolution(layer), {}, arrays)
+    found = interpret(program, values, arrays)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_lanes_are_refused_where_filters_share_channels_and_refuse_what_shares() -> None:
+    lanes = ChannelLanes()
+    for layer, field in (
+        (LayerSpec(channels=8, height=6, width=6, filters=8, groups=4), "layer.channels"),
+        (LayerSpec(channels=8, height=6, width=6, filters=16, groups=8), "layer.filters"),
+        (LayerSpec(channels=1, height=6, width=6, filters=1), "layer.groups"),
+        (LayerSpec(8, 6, 6, 8, groups=8, layout="NCHW"), "layer.layout"),
+    ):
+        problem = lanes.why_not(Blocking(layer))
+        assert problem is not None and problem.path == field
+    depthwise = Blocking(LayerSpec(channels=8, height=6, width=6, filters=8, groups=8))
+    assert lanes.why_not(ImageToLocal().apply(depthwise)) is not None
+    inside = lanes.apply(depthwise)
+    allowed = [r.name for r in REWRITES if r.why_not(inside) is None]
+    assert allowed == ["pack-weights", "unroll-taps", "contract-sums"]
+
+
 @pytest.mark.parametrize("name", sorted(CHAINS))
 def test_the_offered_chains_type_check(name: str) -> None:
     layer = LayerSpec(channels=8, height=14, width=14, filters=16, layout="NCHW")
+    if name == "channelwise":
+        layer = replace(layer, filters=8, groups=8, layout="NHWC")
     check_program(blocked_program(layer, name))

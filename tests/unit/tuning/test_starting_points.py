@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -29,6 +30,13 @@ def test_the_variants_that_are_tuned_suit_the_kind_of_device(
     facts: dict[str, str], own: tuple[str, ...]
 ) -> None:
     assert tuned_variants(facts) == (*own, "direct", "partial")
+
+
+def test_of_a_layer_the_variants_that_compute_it_are_tuned() -> None:
+    assert tuned_variants(CPU, TINY) == tuned_variants(CPU)
+    depthwise = replace(TINY, groups=TINY.channels, filters=TINY.channels)
+    assert tuned_variants(CPU, depthwise) == ("channelwise", "blocked", "blocked-in-place")
+    assert tuned_variants(GPU, depthwise) == ("high-level",)
 
 
 @pytest.mark.parametrize(("variant", "facts"), [("blocked", CPU), ("tiled", GPU)])
