@@ -49,18 +49,25 @@ _TELLING_FIELDS = (
 )
 
 
-def load_subject(x: str, variant: str | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> Subject:
-    """The layer, program, nest tree or tuning space that ``x`` names; a layer in a variant.
+def load_subject(
+    x: str,
+    variant: str | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    *,
+    default: str = DEFAULT_VARIANT,
+) -> Subject:
+    """The layer, program, nest tree or tuning space that ``x`` names; a layer in a variant, or in
+    the ``default``.
 
     A file of that name is preferred to a layer. Raises InputError for everything that is
     wrong with it, LimitError for a program that is too large.
     """
     if is_layer_name(x) and not Path(x).is_file():
-        return subject_of_layer(layer_of_name(x), variant or DEFAULT_VARIANT)
+        return subject_of_layer(layer_of_name(x), variant or default)
     content = read_bounded(x, max_bytes, or_else=f"or a layer's name: {names_in_short()}")
     shown = "standard input" if x == STDIN else x
     try:
-        return subject_of_text(content, _label(x), variant)
+        return subject_of_text(content, _label(x), variant, default)
     except NestmapError as error:
         # The same kind of error, so that each exit code stays what it is.
         raise type(error)(
@@ -137,7 +144,9 @@ def _label(x: str) -> str:
     return "" if x == STDIN else Path(x).stem
 
 
-def subject_of_text(text: str, label: str = "", variant: str | None = None) -> Subject:
+def subject_of_text(
+    text: str, label: str = "", variant: str | None = None, default: str = DEFAULT_VARIANT
+) -> Subject:
     """The subject of a document's text: JSON, or a program's text form.
 
     Raises InputError for everything that is wrong with it, LimitError if it is too large.
@@ -152,23 +161,28 @@ def subject_of_text(text: str, label: str = "", variant: str | None = None) -> S
                     f"{MAX_OBJECTS} objects")
         )  # fmt: skip
     value = loads_bounded(text, max_bytes=2 * len(text) + 2**20, max_depth=MAX_PROGRAM_DEPTH)
-    return subject_of_document(value, label, variant)
+    return subject_of_document(value, label, variant, default)
 
 
-def subject_of_document(value: object, label: str = "", variant: str | None = None) -> Subject:
+def subject_of_document(
+    value: object, label: str = "", variant: str | None = None, default: str = DEFAULT_VARIANT
+) -> Subject:
     """As :func:`subject_of_text`, of a JSON value; a layer or space without a name gets the
     label."""
     check_depth(value, MAX_PROGRAM_DEPTH)
     if not isinstance(value, dict):
         raise InputError(Problem("", "is not an object", kind_of(value), "an object"))
-    return bounded(_subject_of_fields(dict(cast("dict[str, Any]", value)), label, variant))
+    fields = dict(cast("dict[str, Any]", value))
+    return bounded(_subject_of_fields(fields, label, variant, default))
 
 
-def _subject_of_fields(fields: dict[str, Any], label: str, variant: str | None) -> Subject:
+def _subject_of_fields(
+    fields: dict[str, Any], label: str, variant: str | None, default: str
+) -> Subject:
     match _schema(fields):
         case "nestmap/layer/1" | "nestmap/layer/2":
             fields.setdefault("name", label or "layer")
-            return subject_of_layer(LayerSpec.from_json(fields), variant or DEFAULT_VARIANT)
+            return subject_of_layer(LayerSpec.from_json(fields), variant or default)
         case "nestmap/program/1":
             _refuse_variant(variant, "a program")
             return subject_of_program(program_from_json(fields))

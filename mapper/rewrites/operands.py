@@ -231,10 +231,8 @@ def taps(shape: Shape, patch: Labelled, front: ExprLike, more: ExprLike) -> Labe
     The patch has ``front`` columns before and ``more`` behind those that are used.
     """
     layer, build, rest = shape.computed, patch.build, _behind(patch, "w")
-    if front != const(0) or more != const(0):
-        patch = patch.at(
-            "w", lambda row: Pad(-as_expr(front), -as_expr(more), 0.0, row), ("w", *rest)
-        )
+    if not shape.channelwise:
+        patch = patch.at("w", lambda row: Pad(-as_expr(front), -as_expr(more), 0.0, row), ("w",))
     found = patch.at(
         "h",
         lambda plane: build.slide_2d(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mapper.errors import InputError, Problem
+from mapper.errors import InputError, NestmapError, Problem
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_table, write_text
 from nestmap.cli.remote import (
@@ -136,7 +137,8 @@ def tune(
         seconds = 60.0
     budget = Budget(candidates, seconds)
     terminal = Console(stderr=True)
-    first = load_subject(x, variant[0] if variant else None)
+    # A layer is asked for in the variants that compute it: here any will do.
+    first = load_subject(x, variant[0] if variant else None, default="high-level")
     first.require_program()
     if (service := service_at(url, token_file)) is not None:
         from nestmap.cli.remote_tune import RemoteRun, device_of, tune_there
@@ -162,8 +164,11 @@ def tune(
         subjects = _subjects(first, variant, opened.facts())
         layer = subjects[0].layer
         if strategy == "guided" and transfer is not False:
-            learned = _learned(store, opened, subjects, seed, asked=bool(transfer))
+            began = time.monotonic()
+            learned = _learned(store, opened, subjects, seed, seconds, asked=bool(transfer))
             make = _strategy(strategy, memory, fastest, constants, learned)
+            if seconds is not None:
+                budget = Budget(candidates, max(1.0, seconds - (time.monotonic() - began)))
         with ProgressDisplay(terminal, budget) as display:
             result = run_tuning(
                 subjects,
@@ -288,20 +293,25 @@ def _learned(
     device: MeasuringDevice,
     subjects: Sequence[Subject],
     seed: int,
+    seconds: float | None,
     *,
     asked: bool,
 ) -> LearnedModel | None:
-    """What the store holds of other layers; where nobody asked for it, from fewer candidates,
-    and None where it is too little."""
+    """What the store holds of other layers; where nobody asked for it, from fewer candidates (that
+    take a quarter of ``seconds`` to describe), and None where it is too little."""
     from nestmap.tuning import learned
 
     most, least = learned.UNASKED_EXAMPLES, learned.UNASKED_LEAST
+    if seconds is not None:
+        most = min(most, int(seconds / 4 / learned.DESCRIBING_S))
+    if not asked and most < least:
+        return None
     if asked:
         most, least = learned.MOST_EXAMPLES, learned.LEAST_OF_A_GROUP
     with Progress("learning from other layers"):
         try:
             found = learned.learned_for(store, device, subjects, seed, most=most, least=least)
-        except InputError:
+        except NestmapError:
             if asked:
                 raise
             return None

@@ -52,7 +52,6 @@ class _Tile:
 
 def tile_cost(shape: Shape, profile: DeviceProfile, v: Mapping[str, int]) -> float:
     """Cycles of the device for a layer with these tuning parameters; only their order counts."""
-    layer = shape.computed
     tile = _tile(shape, v)
     processors = max(1, profile.compute_units)
     warps = ceil(tile.work_items / _WARP)
@@ -68,7 +67,7 @@ def tile_cost(shape: Shape, profile: DeviceProfile, v: Mapping[str, int]) -> flo
     chunk = channel * v["bc"] / v.get("ks", 1) + tile.copy
     wait = _WAIT * (_EARLY if v.get("pf") else 1.0)
     per_chunk = max(chunk * per_scheduler, chunk + wait) + _EXPOSED * wait / together
-    chunks = layer.channels // layer.groups / v.get("sp", 1) / v["bc"]
+    chunks = dict(shape.sizes)["C"] / v.get("sp", 1) / v["bc"]
     waves = tile.groups / (processors * together)
     waves = max(waves, ceil(waves) * _LAST_WAVE + waves * (1 - _LAST_WAVE))
     result = _RESULT * v["tr"] * v["tp"] * v["tm"]
@@ -83,19 +82,23 @@ def _tile(shape: Shape, v: Mapping[str, int]) -> _Tile:
     pixels = _window(v["tr"], layer.stride_y, layer.window_height) * (
         _window(v["tp"], layer.stride_x, layer.window_width) + around
     )
+    # A pixel serves all filters; where each has a channel of its own, each has its own pixel.
+    pixels *= v["tm"] if shape.channelwise else 1
     weights = taps * v["tm"]
     slices = v.get("ks", 1)
     items = (v["bm"] // v["tm"]) * (v["th"] // v["tr"]) * (v["tw"] // v["tp"]) * slices
     image = _window(v["th"], layer.stride_y, layer.window_height) * (
         _window(v["tw"], layer.stride_x, layer.window_width) + around
     )
+    image *= v["bm"] if shape.channelwise else 1
     flat, pieces = v.get("flat_copy", 0), image // at_once
     copied = ceil(v["bc"] * pieces / items) if flat else v["bc"] * ceil(pieces / items)
     vectors = ceil(v["bc"] * taps * v["bm"] / v["v"] / items)
     held = (at_once * copied + v["v"] * vectors) if v.get("pf") else 0
     buffers = 2 if v.get("pf") == 2 else 1
     local = buffers * v["bc"] * (image + taps * v["bm"]) + (sums * items if slices > 1 else 0)
-    filters = layer.filters // layer.groups // v["bm"]
+    sizes = dict(shape.sizes)
+    filters = sizes["M"] // v["bm"]
     tiles = ceil(shape.output_height / v["th"]) * ceil(shape.output_width / v["tw"])
     return _Tile(
         multiply_adds=sums * taps,
@@ -104,7 +107,7 @@ def _tile(shape: Shape, v: Mapping[str, int]) -> _Tile:
         copy=copied * (_FLAT_COPY if flat else _COPY) + vectors * _COPIED_VECTOR,
         registers=sums + pixels + weights + held + _SPARE_REGISTERS,
         work_items=items,
-        groups=max(1, tiles * filters * v.get("sp", 1) * layer.groups * layer.batch),
+        groups=max(1, tiles * filters * v.get("sp", 1) * sizes.get("G", 1) * layer.batch),
         local_bytes=FLOAT_BYTES * local + _SPARE_BYTES,
     )
 

@@ -73,7 +73,7 @@ def _predicted_first(arena: Arena, seed: int, *, analytic: bool) -> Strategy:
     )
 
 
-#: What ``nestmap tune`` does where other layers were measured on the device.
+#: What ``nestmap tune --transfer`` does.
 WITH_TRANSFER = "model-guided, transfer"
 #: The default, ``model-guided``, is what ``nestmap tune`` does; ``model-guided, fastest`` is what
 #: it does with ``--fastest``: the goal that the peers have.

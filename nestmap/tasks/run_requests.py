@@ -12,6 +12,8 @@ from mapper.ast_model.bounded_json import kind_of
 from mapper.ast_model.json_reader import JsonObject, JsonReader
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, NestmapError, Problem
+from mapper.layer_sets import layer_of_name
+from mapper.layer_spec import LayerSpec
 from mapper.measurement import Outcome
 from mapper.profiles import profile_names
 from nestmap.kernel_bench.record_files import device_folder
@@ -166,7 +168,7 @@ def _variants(
     if not _is_layer(subject):
         return (None,)
     if given is None:
-        return tuned_variants(facts)
+        return tuned_variants(facts, _layer_of(cast("JsonObject", subject)))
     names = reader.items(given, "/run/variants", reader.text)
     if not 1 <= len(names) <= MOST_VARIANTS or len(set(names)) < len(names):
         reader.fail("/run/variants", "too few, too many or twice the same", str(len(names)),
@@ -182,6 +184,16 @@ def _is_layer(subject: object) -> bool:
     schema = cast("JsonObject", document).get("schema") if isinstance(document, dict) else ""
     stated = isinstance(schema, str) and schema.startswith("nestmap/layer/")
     return "name" in fields or stated or (isinstance(document, dict) and "channels" in document)
+
+
+def _layer_of(subject: JsonObject) -> LayerSpec | None:
+    """The layer, None for one that cannot be read: that is said where the run begins."""
+    try:
+        if "name" in subject:
+            return layer_of_name(str(subject["name"]))
+        return LayerSpec.from_json(cast("dict[str, Any]", subject["document"]))
+    except (InputError, KeyError, TypeError):
+        return None
 
 
 def _protocol(value: object) -> Protocol:

@@ -45,6 +45,8 @@ BATCH = 4
 SETTINGS = Settings(growth=16, pool=384)
 #: Candidates whose kernels are kept, for they may be asked for.
 _KEPT = 512
+#: Random candidates that others are held against by what was learned of other layers.
+_SIBLINGS = 24
 _FRONT = Front()
 
 Floats = NDArray[np.float64]
@@ -171,6 +173,7 @@ class _Search:
         )
         # By program, not by position: the order must not depend on what else is tuned.
         own_seed = derived_seed(seed, source.program_hash, len(source.history)) % 2**31
+        self._solved, self._seed = solved, own_seed
         first = [self._choice(assignment) for assignment in source.known]
         self._search: Search = (
             PredictedFirst(
@@ -286,9 +289,21 @@ class _Search:
             return np.array([description.guess(knows.constants) for description in found])
         rows = np.array([transfer_row(description, knows.device) for description in found])
         if self._siblings is None:
-            # The first that are described are random ones.
-            self._siblings = rows
+            self._siblings = self._random_rows(rows)
         return knows.learned.predict(rows, self._siblings, found[0].parameter_names)
+
+    def _random_rows(self, rows: Floats) -> Floats:
+        """Features of random candidates, whatever else is known; ``rows`` where none can be had."""
+        try:
+            drawn = self._solved.draw(_SIBLINGS, self._seed)
+        except (UnsatisfiableError, LimitError) as error:
+            self._refused(self._source, error)
+            return rows
+        candidates = [(choice, self._candidate(choice)) for choice in drawn]
+        found = [self._described(choice, made) for choice, made in candidates if made is not None]
+        if not found:
+            return rows
+        return np.array([transfer_row(description, self._knows.device) for description in found])
 
     def _described(self, choice: Choice, candidate: Candidate) -> Description:
         if choice not in self._descriptions:

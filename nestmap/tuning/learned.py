@@ -43,6 +43,10 @@ MOST_EXAMPLES = 1500
 #: layers 40 of each of seven others still halve what a search needs (docs/benchmarks.md).
 UNASKED_EXAMPLES = 300
 UNASKED_LEAST = 60
+#: Of a study, if there are that many.
+LEAST_SHARE = 20
+#: Seconds that describing a stored candidate takes, about.
+DESCRIBING_S = 0.045
 #: Groups with fewer timed candidates say little about what is usual in them.
 LEAST_OF_A_GROUP = 8
 #: Ensembles of boosted trees.
@@ -75,6 +79,8 @@ class LearnedModel:
     enough timed candidates."""
 
     def __init__(self, groups: Sequence[Group], seed: int = 0) -> None:
+        # As many bits as scikit-learn takes.
+        seed %= 2**31
         used = [group for group in groups if group.timed >= LEAST_OF_A_GROUP]
         if not used:
             most = max((group.timed for group in groups), default=0)
@@ -111,7 +117,7 @@ class LearnedModel:
 
     def predict(self, rows: Floats, siblings: Floats, parameters: Sequence[str] = ()) -> Floats:
         """Logarithms of times of n candidates, relative to the median of their ``siblings`` (m
-        rows of random candidates of the same layer); the last columns of both are of these
+        rows of candidates of the same layer); the last columns of both are of these
         ``parameters``."""
         columns = self._columns(rows, siblings, parameters)
         with _one_thread():
@@ -154,7 +160,7 @@ def learned_for(
     device_id = store.add_device(profile.name, device_identity(device.facts()))
     without = [subject.hash() for subject in subjects]
     # Before any is described, which takes tens of milliseconds each.
-    timed = _timed(store, _studies(store, device_id, without), most)
+    timed = _timed(store, _studies(store, device_id, without, most), most)
     if timed < least:
         raise _too_few(timed, least)
     groups = groups_of_store(store, device_id, profile, without=without, most=most)
@@ -162,12 +168,16 @@ def learned_for(
 
 
 def _timed(store: Store, studies: Sequence[Study], most: int) -> int:
-    share = share_of_examples(len(studies), most)
-    return sum(
-        isinstance(found.outcome, Timed)
-        for study in studies
-        for found in store.measurements(study)[:share]
-    )
+    """How many were timed of those to learn from, in studies with enough of them."""
+    share, total = share_of_examples(len(studies), most), 0
+    for study in studies:
+        try:
+            found = store.measurements(study)[:share]
+        except NestmapError:
+            continue
+        timed = sum(isinstance(measured.outcome, Timed) for measured in found)
+        total += timed if timed >= LEAST_OF_A_GROUP else 0
+    return total
 
 
 def _too_few(found: int, least: int) -> InputError:
@@ -177,18 +187,19 @@ def _too_few(found: int, least: int) -> InputError:
     )  # fmt: skip
 
 
-def _studies(store: Store, device_id: int, without: Sequence[str]) -> list[Study]:
-    """Of a device, latest first."""
-    return [
+def _studies(store: Store, device_id: int, without: Sequence[str], most: int) -> list[Study]:
+    """Of a device, latest first, no more than can have a share of ``most`` candidates."""
+    found = [
         study
         for study in reversed(store.studies())
         if study.device_id == device_id and study.program_hash not in without
     ]
+    return found[: max(1, most // LEAST_SHARE)]
 
 
 def share_of_examples(studies: int, most: int = MOST_EXAMPLES) -> int:
     """How many candidates of each of so many studies are learned from."""
-    return max(LEAST_OF_A_GROUP, min(MOST_OF_A_STUDY, most // max(1, studies)))
+    return max(LEAST_SHARE, min(MOST_OF_A_STUDY, most // max(1, studies)))
 
 
 def groups_of_store(
@@ -201,7 +212,7 @@ def groups_of_store(
 ) -> Iterator[Group]:
     """What a store holds of a device, latest studies first: as many candidates of each, ``most`` in
     all, none of the programs ``without``. Studies that cannot be read any more are left out."""
-    studies = _studies(store, device_id, without)
+    studies = _studies(store, device_id, without, most)
     left, share = most, share_of_examples(len(studies), most)
     for study in studies:
         if left <= 0:

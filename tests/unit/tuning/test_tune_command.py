@@ -16,7 +16,7 @@ from mapper.pipeline import Subject
 from mapper.solver.dive import diverse
 from mapper.solver.space import Space
 from nestmap.cli import app
-from nestmap.tuning import learned, predicted_start
+from nestmap.tuning import guided, learned, predicted_start
 from nestmap.tuning.calibration import SCHEMA
 from tests.unit.tuning.fakes import TINY
 
@@ -129,12 +129,38 @@ def test_other_layers_teach_unasked_where_there_is_enough_of_them(
     assert tune(str(other), tmp_path, "--candidates", "12") == 0
     assert tune(layer, tmp_path) == 0
     assert "learned from" not in capsys.readouterr().err
+    taught: list[bool] = []
+
+    class Watched(guided.GuidedStrategy):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            taught.append(options["learned"] is not None)
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(guided, "GuidedStrategy", Watched)
     monkeypatch.setattr(learned, "UNASKED_LEAST", 10)
     assert tune(layer, tmp_path, "--no-transfer", "--seed", "1") == 0
     assert tune(layer, tmp_path, "--strategy", "random", "--seed", "1") == 0
     assert "learned from" not in capsys.readouterr().err
     assert tune(layer, tmp_path, "--seed", "2") == 0
     assert "learned from other/high-level" in capsys.readouterr().err
+    # Describing even so few would take most of such a run.
+    assert tune(layer, tmp_path, "--seed", "3", "--seconds", "1") == 0
+    assert "learned from" not in capsys.readouterr().err
+    assert taught == [False, True, False]
+
+
+def test_a_layer_that_the_usual_variants_do_not_do_is_tuned_in_one_that_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "depthwise.json"
+    depthwise = replace(TINY, groups=TINY.channels, filters=TINY.channels, name="depthwise")
+    path.write_text(json.dumps(depthwise.to_json()))
+    found = run(
+        *("tune", str(path), "--device", "null", "--candidates", "3", "--json"),
+        *("--db", str(tmp_path / "store.sqlite3")),
+    )
+    assert found == 0
+    assert json.loads(capsys.readouterr().out)["tried"] == 3
 
 
 def test_bad_input(layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from worker.devices.opencl import list_devices
 from worker.devices.pinning import pin_pocl_threads
 
 
@@ -21,6 +22,20 @@ def test_threads_are_pinned_where_all_cores_may_be_used(monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     pin_pocl_threads()
     assert os.environ["POCL_AFFINITY"] == "1"
+
+
+def test_threads_are_pinned_before_any_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    cl = pytest.importorskip("pyopencl")
+    seen: list[str | None] = []
+
+    def get_platforms() -> list[object]:
+        seen.append(os.environ.get("POCL_AFFINITY"))
+        return []
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(cl, "get_platforms", get_platforms)
+    assert list_devices() == ()
+    assert seen == ["1"]
 
 
 def test_a_process_that_may_use_some_cores_only_keeps_to_them(
