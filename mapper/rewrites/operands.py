@@ -57,7 +57,7 @@ def image(build: Builder, shape: Shape, vector: Expr | None = None) -> Labelled:
     else:
         node = build.layout_map(lambda _: Ref(IMAGE), fill(0.0, 1))
         found = Labelled(build, node, ("n", "h", "w", "gc"))
-    channels = shape.image_channels if shape.channelwise else _own_sizes(shape)[0]
+    channels = M if shape.channelwise else _own_sizes(shape)[0]
     found = found.split("gc", channels, "g", "c").order("g", "n", "c", "h", "w")
     length, rest = as_expr(W), ("h", "w")
     if vector is not None:

@@ -46,12 +46,20 @@ def _once(name: str, done: bool) -> Problem | None:
     return Problem(f"rewrite.{name}", "is done already", "twice", "once") if done else None
 
 
-def _of_shared_channels(name: str, blocking: Blocking) -> Problem | None:
-    """What stands against a rewrite of an image whose channels all filters read."""
+def _once_on_shared(name: str, blocking: Blocking, done: bool) -> Problem | None:
+    """As :func:`_once`, of an image whose channels several filters read."""
     if blocking.channelwise:
         return Problem(f"rewrite.{name}", "is of channels that several filters read",
                        "channel-lanes before it", "no channel-lanes")  # fmt: skip
-    return None
+    return _once(name, done)
+
+
+def _only_in(layout: Layout, blocking: Blocking, why: str) -> Problem | None:
+    """What stands against a rewrite that is for one layout."""
+    found = blocking.layer.layout
+    if found is layout:
+        return None
+    return Problem("layer.layout", why, found.value, layout.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,7 @@ class FlattenPixels:
                     str(getattr(layer, field)),
                     str(value),
                 )
-        return _of_shared_channels(self.name, blocking) or _once(self.name, blocking.flat)
+        return _once_on_shared(self.name, blocking, blocking.flat)
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, flat=True)
@@ -100,7 +108,7 @@ class UnrollWindows:
     name: str = "unroll-windows"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        return _of_shared_channels(self.name, blocking) or _once(self.name, blocking.columns)
+        return _once_on_shared(self.name, blocking, blocking.columns)
 
     def apply(self, blocking: Blocking) -> Blocking:
         # Outputs are columns of one matrix, whichever row they are of.
@@ -136,7 +144,7 @@ class PadImage:
     def why_not(self, blocking: Blocking) -> Problem | None:
         if blocking.vector_rows:
             return Problem(f"rewrite.{self.name}", "pads pixels, and the image is of vectors")
-        return _of_shared_channels(self.name, blocking) or _once(self.name, blocking.padded)
+        return _once_on_shared(self.name, blocking, blocking.padded)
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, padded=True)
@@ -149,7 +157,7 @@ class ImageToLocal:
     name: str = "image-to-local"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        return _of_shared_channels(self.name, blocking) or _once(self.name, blocking.image_in_local)
+        return _once_on_shared(self.name, blocking, blocking.image_in_local)
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, image_in_local=True)
@@ -168,18 +176,13 @@ class VectorRows:
     name: str = "vector-rows"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        layer = blocking.layer
         if not blocking.image_in_local:
             return Problem(f"rewrite.{self.name}", "is of copies to local memory, which come first")
         if blocking.padded:
             return Problem(f"rewrite.{self.name}", "is of images that are not padded first")
-        if layer.layout is not Layout.NCHW:
-            return Problem(
-                "layer.layout",
-                f"{self.name} needs pixels of a row to be neighbours in memory",
-                layer.layout.value,
-                Layout.NCHW.value,
-            )
+        why = f"{self.name} needs pixels of a row to be neighbours in memory"
+        if (problem := _only_in(Layout.NCHW, blocking, why)) is not None:
+            return problem
         length = blocking.row_length
         if length % 2:
             return Problem(
@@ -198,9 +201,7 @@ class WeightsToLocal:
     name: str = "weights-to-local"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        return _of_shared_channels(self.name, blocking) or _once(
-            self.name, blocking.weights_in_local
-        )
+        return _once_on_shared(self.name, blocking, blocking.weights_in_local)
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, weights_in_local=True)
@@ -213,9 +214,7 @@ class ImageToRegisters:
     name: str = "image-to-registers"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        return _of_shared_channels(self.name, blocking) or _once(
-            self.name, blocking.image_in_registers
-        )
+        return _once_on_shared(self.name, blocking, blocking.image_in_registers)
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, image_in_registers=True)
@@ -229,9 +228,7 @@ class WeightsToRegisters:
     name: str = "weights-to-registers"
 
     def why_not(self, blocking: Blocking) -> Problem | None:
-        return _of_shared_channels(self.name, blocking) or _once(
-            self.name, blocking.weights_in_registers
-        )
+        return _once_on_shared(self.name, blocking, blocking.weights_in_registers)
 
     def apply(self, blocking: Blocking) -> Blocking:
         return replace(blocking, weights_in_registers=True, weights_by_row=self.by_row)
@@ -261,13 +258,9 @@ class ChannelLanes:
                 )
         if layer.groups == 1:
             return Problem("layer.groups", f"{self.name} is for several groups", "1", "2 or more")
-        if layer.layout is not Layout.NHWC:
-            return Problem(
-                "layer.layout",
-                f"{self.name} needs channels of a pixel to be neighbours in memory",
-                layer.layout.value,
-                Layout.NHWC.value,
-            )
+        why = f"{self.name} needs channels of a pixel to be neighbours in memory"
+        if (problem := _only_in(Layout.NHWC, blocking, why)) is not None:
+            return problem
         if blocking != Blocking(layer, packed=blocking.packed):
             return Problem(f"rewrite.{self.name}", "comes before all others but pack-weights")
         return None

@@ -93,11 +93,6 @@ class Shape:
         """Groups of channels and filters."""
         return G if self.computed.groups > 1 and not self.channelwise else const(1)
 
-    @property
-    def image_channels(self) -> Expr:
-        """Channels of a group as the image has them: of each filter its own if ``channelwise``."""
-        return M if self.channelwise else C
-
 
 N, G, C, H, W = symbol("N"), symbol("G"), symbol("C"), symbol("H"), symbol("W")
 M, KH, KW = symbol("M"), symbol("kh"), symbol("kw")

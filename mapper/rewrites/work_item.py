@@ -88,30 +88,24 @@ class WorkItem:
         cells[r][p][m][v], for each filter if channelwise."""
         build, weights = self.build, get(step, 1)
 
-        def own_cell(pair: Node) -> Node:
-            return build.map(
-                "m",
-                lambda three: build.map(
-                    "v",
-                    lambda z: self.product_added(get(z, 2), get(z, 1), get(z, 0)),
-                    Zip((get(three, 0), get(three, 1), get(three, 2))),
-                ),
-                Zip((get(pair, 0), get(pair, 1), weights)),
-            )
-
         def cell(pair: Node) -> Node:
+            pixel = get(pair, 1)
+            own = (pixel,) if self.blocking.channelwise else ()
+            arrays = (get(pair, 0), *own, weights)
+            last = len(arrays) - 1
             return build.map(
                 "m",
-                lambda both: build.map(
+                lambda row: build.map(
                     "v",
-                    lambda z: self.product_added(get(z, 1), get(pair, 1), get(z, 0)),
-                    Zip((get(both, 0), get(both, 1))),
+                    lambda z: self.product_added(
+                        get(z, last), get(z, 1) if own else pixel, get(z, 0)
+                    ),
+                    Zip(tuple(get(row, place) for place in range(len(arrays)))),
                 ),
-                Zip((get(pair, 0), weights)),
+                Zip(arrays),
             )
 
-        made = own_cell if self.blocking.channelwise else cell
-        return build.nest(("r", "p"), made, build.zip_nd(2, acc, get(step, 0)))
+        return build.nest(("r", "p"), cell, build.zip_nd(2, acc, get(step, 0)))
 
     def product_added(self, weight: Node, pixel: Node, total: Node) -> Node:
         if self.blocking.contracted:

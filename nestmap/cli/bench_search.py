@@ -105,6 +105,7 @@ def search(
         os.environ.setdefault(name, threads)
     from mapper.errors import InputError, Problem
     from nestmap.search_bench.campaign import measure, read_runs, write_runs
+    from nestmap.search_bench.contestants import OWN, WITH_TRANSFER
     from nestmap.search_bench.plots import write_plots
     from nestmap.search_bench.recording import read_recording
     from nestmap.search_bench.replay import Arena
@@ -116,8 +117,13 @@ def search(
     python = peers_python or PEERS_PYTHON
     every = sorted((ROOT / "bench" / "recordings").rglob("*.json.gz"))
     recordings = [(path, read_recording(path)) for path in recording or every]
-    teachers = [(path, read_recording(path)) for path in learn_from or every]
     chosen = _contestants(searches, python) if seeds else {}
+    read = dict(recordings)
+    teachers = [
+        (path, read[path] if path in read else read_recording(path))
+        for path in learn_from or every
+        if WITH_TRANSFER in chosen.get(OWN, ())
+    ]
     done = {} if fresh else read_runs(out)
     if not seeds and not done:
         raise InputError(Problem(str(out), "has no runs to show", remedy="--seeds 1"))

@@ -183,7 +183,9 @@ def _taking_part(
 
 
 def _runs_of(unit: _Unit, evaluations: int, python: Path) -> Iterator[Run]:
-    arena = _arena(unit.path, unit.learn_from)
+    # Only searches with transfer have teachers to read.
+    taught = WITH_TRANSFER in unit.searches
+    arena = _arena(unit.path, unit.learn_from if taught else ())
     if unit.project == OWN:
         for search in unit.searches:
             for seed in unit.seeds:

@@ -38,29 +38,18 @@ def goal_of(arena: Arena) -> Goal:
     return Front() if arena.recording.memory_bytes.any() else Fastest()
 
 
-def _guided(settings: Settings, goal: Goal | None = None) -> Make:
+def _guided(settings: Settings, goal: Goal | None = None, *, taught: bool = False) -> Make:
     def make(arena: Arena, seed: int) -> Strategy:
         return ModelGuided(
             arena.candidates,
             seed,
             space=arena.space,
             goal=goal or goal_of(arena),
-            describe=arena.describe,
+            describe=arena.learned(seed) if taught else arena.describe,
             settings=settings,
         )
 
     return make
-
-
-def _with_transfer(arena: Arena, seed: int) -> Strategy:
-    return ModelGuided(
-        arena.candidates,
-        seed,
-        space=arena.space,
-        goal=goal_of(arena),
-        describe=arena.learned(seed),
-        settings=Settings(trusted=True),
-    )
 
 
 def _predicted_first(arena: Arena, seed: int, *, analytic: bool) -> Strategy:
@@ -82,7 +71,7 @@ OWN_SEARCHES: dict[str, Make] = {
     "evolution": lambda arena, seed: Evolution(arena.candidates, seed, goal=goal_of(arena)),
     "model-guided": _guided(Settings()),
     "model-guided, fastest": _guided(Settings(), Fastest()),
-    WITH_TRANSFER: _with_transfer,
+    WITH_TRANSFER: _guided(Settings(trusted=True), taught=True),
     "model-guided, expected gain": _guided(Settings(rule=Rule.EXPECTED)),
     "model-guided, sizes": _guided(Settings(views=VIEWS[:1])),
     "model-guided, values": _guided(Settings(views=VIEWS[1:])),

@@ -287,7 +287,7 @@ class _Search:
             return np.array([description.predicted(knows.constants) for description in found])
         if knows.learned is None:
             return np.array([description.guess(knows.constants) for description in found])
-        rows = np.array([transfer_row(description, knows.device) for description in found])
+        rows = self._transfer_rows(found)
         if self._siblings is None:
             self._siblings = self._random_rows(rows)
         return knows.learned.predict(rows, self._siblings, found[0].parameter_names)
@@ -303,6 +303,9 @@ class _Search:
         found = [self._described(choice, made) for choice, made in candidates if made is not None]
         if not found:
             return rows
+        return self._transfer_rows(found)
+
+    def _transfer_rows(self, found: Sequence[Description]) -> Floats:
         return np.array([transfer_row(description, self._knows.device) for description in found])
 
     def _described(self, choice: Choice, candidate: Candidate) -> Description:

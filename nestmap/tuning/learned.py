@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from db.records import Study
+from db.records import StoredMeasurement, Study
 from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode
@@ -159,25 +159,13 @@ def learned_for(
     profile = device.profile()
     device_id = store.add_device(profile.name, device_identity(device.facts()))
     without = [subject.hash() for subject in subjects]
+    examples = list(_examples(store, device_id, without, most))
     # Before any is described, which takes tens of milliseconds each.
-    timed = _timed(store, _studies(store, device_id, without, most), most)
-    if timed < least:
-        raise _too_few(timed, least)
-    groups = groups_of_store(store, device_id, profile, without=without, most=most)
-    return LearnedModel(list(groups), seed)
-
-
-def _timed(store: Store, studies: Sequence[Study], most: int) -> int:
-    """How many were timed of those to learn from, in studies with enough of them."""
-    share, total = share_of_examples(len(studies), most), 0
-    for study in studies:
-        try:
-            found = store.measurements(study)[:share]
-        except NestmapError:
-            continue
-        timed = sum(isinstance(measured.outcome, Timed) for measured in found)
-        total += timed if timed >= LEAST_OF_A_GROUP else 0
-    return total
+    timed = [sum(isinstance(m.outcome, Timed) for m in measured) for _, measured in examples]
+    enough = sum(number for number in timed if number >= LEAST_OF_A_GROUP)
+    if enough < least:
+        raise _too_few(enough, least)
+    return LearnedModel(list(_groups(store, profile, examples)), seed)
 
 
 def _too_few(found: int, least: int) -> InputError:
@@ -187,19 +175,9 @@ def _too_few(found: int, least: int) -> InputError:
     )  # fmt: skip
 
 
-def _studies(store: Store, device_id: int, without: Sequence[str], most: int) -> list[Study]:
-    """Of a device, latest first, no more than can have a share of ``most`` candidates."""
-    found = [
-        study
-        for study in reversed(store.studies())
-        if study.device_id == device_id and study.program_hash not in without
-    ]
-    return found[: max(1, most // LEAST_SHARE)]
-
-
 def share_of_examples(studies: int, most: int = MOST_EXAMPLES) -> int:
     """How many candidates of each of so many studies are learned from."""
-    return max(LEAST_SHARE, min(MOST_OF_A_STUDY, most // max(1, studies)))
+    return min(most, max(LEAST_SHARE, min(MOST_OF_A_STUDY, most // max(1, studies))))
 
 
 def groups_of_store(
@@ -212,31 +190,54 @@ def groups_of_store(
 ) -> Iterator[Group]:
     """What a store holds of a device, latest studies first: as many candidates of each, ``most`` in
     all, none of the programs ``without``. Studies that cannot be read any more are left out."""
-    studies = _studies(store, device_id, without, most)
-    left, share = most, share_of_examples(len(studies), most)
+    yield from _groups(store, device, _examples(store, device_id, without, most))
+
+
+def _examples(
+    store: Store, device_id: int, without: Sequence[str], most: int
+) -> Iterator[tuple[Study, tuple[StoredMeasurement, ...]]]:
+    """Studies of a device, latest first, no more than can have a share of ``most`` candidates, with
+    that share of what they measured."""
+    studies = [
+        study
+        for study in reversed(store.studies())
+        if study.device_id == device_id and study.program_hash not in without
+    ][: max(1, most // LEAST_SHARE)]
+    share = share_of_examples(len(studies), most)
     for study in studies:
-        if left <= 0:
-            return
         try:
-            group = _group_of(store, study, device, min(left, share))
+            yield study, store.measurements(study)[:share]
+        except NestmapError:
+            # Rows of another release.
+            continue
+
+
+def _groups(
+    store: Store,
+    device: DeviceProfile,
+    examples: Iterable[tuple[Study, Sequence[StoredMeasurement]]],
+) -> Iterator[Group]:
+    for study, measured in examples:
+        try:
+            yield _group_of(store, study, device, measured)
         except NestmapError:
             # Of another release: other rules, or another generator.
             continue
-        left -= len(group.rows)
-        yield group
 
 
-def _group_of(store: Store, study: Study, device: DeviceProfile, most: int) -> Group:
+def _group_of(
+    store: Store, study: Study, device: DeviceProfile, measured: Sequence[StoredMeasurement]
+) -> Group:
     value = json.loads(store.program(study.program_hash).json_text)
-    measured = (
+    pairs = (
         (
             store.candidate(found.candidate_id).chosen,
             found.outcome.time_ms if isinstance(found.outcome, Timed) else None,
         )
-        for found in store.measurements(study)[:most]
+        for found in measured
     )
     subject = with_layer(subject_of_document(value, study.label), study.label, study.variant)
-    return group_of(f"{study.label}/{study.variant}", subject, Mode(study.mode), device, measured)
+    return group_of(f"{study.label}/{study.variant}", subject, Mode(study.mode), device, pairs)
 
 
 def with_layer(subject: Subject, label: str, variant: str) -> Subject:

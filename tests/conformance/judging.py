@@ -39,6 +39,7 @@ from mapper.solver.space import Space
 from mapper.variants import VARIANTS as ALL_VARIANTS
 from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 from nestmap.tuning.reference import convolve
+from tests.conformance.random_layers import inputs_of
 from worker import oclgrind
 from worker.measuring import MeasuringChild, Protocol, Tolerance
 
@@ -81,6 +82,12 @@ class Case:
         factor = Tolerance().factor
         larger = factor * max(1.0, typical / size) if size else factor
         return Tolerance(length, larger, int(self.layer.dtype is DType.FLOAT16))
+
+
+def case_of(layer: LayerSpec) -> Case:
+    """A layer with random inputs, and the reference's result."""
+    inputs = inputs_of(layer)
+    return Case(str(layer), layer, inputs, convolve(layer, **inputs))
 
 
 def _rms(array: NDArray[Any]) -> float:

@@ -7,17 +7,10 @@ from dataclasses import replace
 import pytest
 
 from mapper.layer_spec import Activation, LayerSpec, Layout
-from nestmap.tuning.reference import convolve
-from tests.conformance.judging import Case, judge_in_oclgrind, judge_variant
-from tests.conformance.random_layers import inputs_of
+from tests.conformance.judging import case_of, judge_in_oclgrind, judge_variant
 from worker.measuring import MeasuringChild
 
 LAYER = LayerSpec(32, 7, 9, 32, 3, 3, 1, 1, 1, 1, groups=32, layout=Layout.NHWC)
-
-
-def case_of(layer: LayerSpec) -> Case:
-    inputs = inputs_of(layer)
-    return Case(str(layer), layer, inputs, convolve(layer, **inputs))
 
 
 @pytest.mark.parametrize(

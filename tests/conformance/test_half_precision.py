@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mapper.ast_model.interpreter import interpret
 from mapper.layer_spec import Activation, DType, LayerSpec, Layout
 from mapper.variants import variant_program
-from nestmap.tuning.reference import convolve
+from tests.conformance import judging
 from tests.conformance.judging import (
     VARIANTS,
     Case,
@@ -23,14 +23,12 @@ from tests.conformance.judging import (
     judge_in_oclgrind,
     judge_variant,
 )
-from tests.conformance.random_layers import inputs_of, layers
+from tests.conformance.random_layers import layers
 from worker.measuring import MeasuringChild
 
 
 def case_of(layer: LayerSpec) -> Case:
-    layer = replace(layer, dtype=DType.FLOAT16)
-    inputs = inputs_of(layer)
-    return Case(str(layer), layer, inputs, convolve(layer, **inputs))
+    return judging.case_of(replace(layer, dtype=DType.FLOAT16))
 
 
 @settings(max_examples=60)

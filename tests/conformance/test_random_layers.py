@@ -13,14 +13,9 @@ from mapper.ast_model.interpreter import interpret
 from mapper.layer_spec import Activation, LayerSpec, Layout
 from mapper.programs.high_level import high_level_convolution
 from nestmap.tuning.reference import convolve
-from tests.conformance.judging import VARIANTS, Case, judge_in_oclgrind, judge_variant
+from tests.conformance.judging import VARIANTS, case_of, judge_in_oclgrind, judge_variant
 from tests.conformance.random_layers import inputs_of, layers
 from worker.measuring import MeasuringChild
-
-
-def case_of(layer: LayerSpec) -> Case:
-    inputs = inputs_of(layer)
-    return Case(str(layer), layer, inputs, convolve(layer, **inputs))
 
 
 @settings(max_examples=200)

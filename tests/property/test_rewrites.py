@@ -166,6 +166,16 @@ def buffers(layer: LayerSpec, seed: int) -> dict[str, np.ndarray]:
     return found
 
 
+def assert_computes(layer: LayerSpec, blocking: Blocking, values: dict[str, int]) -> None:
+    """The program of a blocking gives what the high-level one does."""
+    program = program_of(blocking)
+    check_program(program)
+    arrays = buffers(layer, 1)
+    wanted = interpret(high_level_convolution(layer), {}, arrays)
+    found = interpret(program, values, arrays)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
 @settings(
     deadline=None,
     max_examples=120,
@@ -179,12 +189,7 @@ def test_every_chain_of_rewrites_computes_the_convolution(
     values = data.draw(values_of(blocking))
     if not values:
         return
-    program = program_of(blocking)
-    check_program(program)
-    arrays = buffers(layer, 1)
-    wanted = interpret(high_level_convolution(layer), {}, arrays)
-    found = interpret(program, values, arrays)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    assert_computes(layer, blocking, values)
 
 
 @settings(
@@ -202,12 +207,7 @@ def test_channels_in_the_lanes_of_vectors_compute_a_depthwise_convolution(
         if rewrite.why_not(blocking) is None and data.draw(st.booleans()):
             blocking = rewrite.apply(blocking)
     values = data.draw(values_of(blocking))
-    program = program_of(blocking)
-    check_program(program)
-    arrays = buffers(layer, 1)
-    wanted = interpret(high_level_convolution(layer), {}, arrays)
-    found = interpret(program, values, arrays)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    assert_computes(layer, blocking, values)
 
 
 def test_lanes_are_refused_where_filters_share_channels_and_refuse_what_shares() -> None:
