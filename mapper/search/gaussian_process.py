@@ -2,7 +2,9 @@
 
 Matérn covariance of smoothness 5/2 (Rasmussen and Williams, "Gaussian Processes for Machine
 Learning", 2006, equation 4.17, and 5.9 for the gradient), with priors on the logarithms of its
-constants, so that a few dozen observations of twenty features give a sensible fit.
+constants, so that a few dozen observations of twenty features give a sensible fit. A linear trend
+may be part of it (the same, 4.2.2): what each feature does by itself shows in fewer observations
+than what several do together, and it holds where nothing was observed.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ _JITTER = 1e-6
 _BOUNDS_SCALE = (-3.0, 5.0)
 _BOUNDS_SIGNAL = (-4.0, 4.0)
 _BOUNDS_NOISE = (-12.0, 1.0)
+_BOUNDS_TREND = (-12.0, 3.0)
 _REFUSED = 1e10
 
 
@@ -28,13 +31,15 @@ class Priors:
     """Normal priors of the logarithms of the length scales, the signal's and the noise's variance.
 
     Features and observations have deviation 1, so a length scale of 1 says that a feature
-    matters; most of many features do not.
+    matters; most of many features do not. ``trend`` is the mean for the variance of a linear
+    trend, of all features together; None leaves it out.
     """
 
     scale_mean: float = 2.0
     scale_deviation: float = 1.0
     noise_mean: float = -4.6
     deviation: float = 1.0
+    trend: float | None = None
 
 
 class _Asked:
@@ -66,9 +71,16 @@ class GaussianProcess:
 
     def __init__(self, features: int, priors: Priors | None = None) -> None:
         self._priors = priors = priors or Priors()
-        self._constants = np.concatenate(
-            [np.full(features, priors.scale_mean - 0.3), [0.0, priors.noise_mean]]
+        self._features = features
+        trend = () if priors.trend is None else (priors.trend,)
+        self._means = np.concatenate(
+            [np.full(features, priors.scale_mean), [0.0, priors.noise_mean, *trend]]
         )
+        self._deviations = np.full_like(self._means, priors.deviation)
+        self._deviations[:features] = priors.scale_deviation
+        # Logarithms of the length scales, the variances of signal and noise, and of the trend.
+        self._constants = self._means.copy()
+        self._constants[:features] -= 0.3
         self._points = np.zeros((0, features))
         self._values = np.zeros(0)
         self._noise = np.zeros(0)
@@ -78,23 +90,24 @@ class GaussianProcess:
     @property
     def length_scales(self) -> Floats:
         """Of each feature; large where a feature hardly matters."""
-        return np.exp(self._constants[:-2])
+        return np.exp(self._constants[: self._features])
 
     def fit(self, points: Floats, values: Floats, noise: Floats, steps: int) -> None:
         """Take n x features observations with the variance of each one's noise, and improve the
         constants by up to ``steps`` steps of L-BFGS from where they are."""
         if steps:
             squares = (points[:, None, :] - points[None, :, :]) ** 2
-            bounds = [_BOUNDS_SCALE] * points.shape[1] + [_BOUNDS_SIGNAL, _BOUNDS_NOISE]
+            bounds = [_BOUNDS_SCALE] * self._features
+            bounds += [_BOUNDS_SIGNAL, _BOUNDS_NOISE, _BOUNDS_TREND]
             # An untyped package.
             optimize: Any = import_module("scipy.optimize")
             found: Any = optimize.minimize(
                 self._loss,
                 self._constants,
-                (squares, values, noise),
+                (squares, self._products(points, points), values, noise),
                 jac=True,
                 method="L-BFGS-B",
-                bounds=bounds,
+                bounds=bounds[: len(self._constants)],
                 options={"maxiter": steps},
             )
             if np.isfinite(found.x).all():
@@ -111,9 +124,7 @@ class GaussianProcess:
             return
         self._points, self._noise = points, noise
         covariance = self._covariance(points, points)
-        covariance[np.diag_indices_from(covariance)] += (
-            np.exp(self._constants[-1]) + noise + _JITTER
-        )
+        covariance[np.diag_indices_from(covariance)] += self._variances[1] + noise + _JITTER
         self._root = _root_of(covariance)
         self._asked = None
 
@@ -136,13 +147,13 @@ class GaussianProcess:
             row -= self._root[place, :place] @ asked.half
             asked.add(row / self._root[place, place])
         means = _solved(self._root, self._values) @ asked.half
-        variances = np.exp(self._constants[-2]) - asked.explained
+        variances = self._own(points) - asked.explained
         return means, np.sqrt(np.maximum(variances, 1e-9))
 
     def _add(self, point: Floats, noise: float) -> None:
         """Add a row to the root of the covariance; the work for one more observation."""
         row = _solved(self._root, self._covariance(self._points, point[None])[:, 0])
-        own = np.exp(self._constants[-2]) + np.exp(self._constants[-1]) + noise + _JITTER
+        own = self._own(point[None])[0] + self._variances[1] + noise + _JITTER
         size = len(row)
         root = np.zeros((size + 1, size + 1))
         root[:size, :size] = self._root
@@ -152,26 +163,51 @@ class GaussianProcess:
         self._points = np.vstack([self._points, point])
         self._noise = np.append(self._noise, noise)
 
+    @property
+    def _variances(self) -> tuple[float, float, float]:
+        return _variances_of(self._constants, self._features)
+
+    def _products(self, left: Floats, right: Floats) -> Floats:
+        """The covariance of a trend of variance 1."""
+        return left @ right.T / self._features
+
+    def _own(self, points: Floats) -> Floats:
+        """The variance of the function at each of n x features points, before observations."""
+        signal, _, trend = self._variances
+        if self._priors.trend is None:
+            return np.full(len(points), signal)
+        return signal + trend / self._features * (points * points).sum(axis=1)
+
     def _covariance(self, left: Floats, right: Floats) -> Floats:
-        inverse = np.exp(-self._constants[:-2])
+        inverse = np.exp(-self._constants[: self._features])
         a, b = left * inverse, right * inverse
         squares = (a * a).sum(1)[:, None] + (b * b).sum(1)[None, :] - 2 * a @ b.T
         distance = np.sqrt(5 * np.maximum(squares, 0.0))
         polynomial = 1 + distance + distance * distance / 3
-        return np.exp(self._constants[-2]) * polynomial * np.exp(-distance)
+        signal, _, trend = self._variances
+        covariance = signal * polynomial * np.exp(-distance)
+        if self._priors.trend is not None:
+            covariance += trend * self._products(left, right)
+        return covariance
 
     def _loss(
-        self, constants: Floats, squares: Floats, values: Floats, noise: Floats
+        self, constants: Floats, squares: Floats, products: Floats, values: Floats, noise: Floats
     ) -> tuple[float, Floats]:
-        """The negative logarithm of posterior density of the constants, and its gradient."""
-        priors = self._priors
-        inverse = np.exp(-2 * constants[:-2])
-        signal, own_noise = np.exp(constants[-2]), np.exp(constants[-1])
+        """The negative logarithm of posterior density of the constants, and its gradient.
+
+        Of n observations, the ``squares`` of differences (n x n x features) and the ``products``
+        (n x n) of a trend.
+        """
+        features = self._features
+        inverse = np.exp(-2 * constants[:features])
+        signal, own_noise, trend = _variances_of(constants, features)
         distance = np.sqrt(5 * (squares @ inverse) + 1e-12)
         decay = np.exp(-distance)
         covariance = signal * (1 + distance + distance * distance / 3) * decay
         size = len(values)
         noisy = covariance + np.diag(own_noise + noise + _JITTER)
+        if self._priors.trend is not None:
+            noisy += trend * products
         try:
             root = _root_of(noisy)
         except np.linalg.LinAlgError:
@@ -184,16 +220,20 @@ class GaussianProcess:
         # Of the covariance by the squared scaled distance.
         slope = -signal * 5 / 6 * (1 + distance) * decay * outer
         gradient = np.empty_like(constants)
-        gradient[:-2] = -np.einsum("ij,ijk->k", slope, squares, optimize=True) * inverse
-        gradient[-2] = 0.5 * float((outer * covariance).sum())
-        gradient[-1] = 0.5 * own_noise * float(np.trace(outer))
-        means = np.full_like(constants, priors.scale_mean)
-        means[-2:] = 0.0, priors.noise_mean
-        deviations = np.full_like(constants, priors.scale_deviation)
-        deviations[-2:] = priors.deviation
-        standard = (constants - means) / deviations
+        gradient[:features] = -np.einsum("ij,ijk->k", slope, squares, optimize=True) * inverse
+        gradient[features] = 0.5 * float((outer * covariance).sum())
+        gradient[features + 1] = 0.5 * own_noise * float(np.trace(outer))
+        if self._priors.trend is not None:
+            gradient[features + 2] = 0.5 * trend * float((outer * products).sum())
+        standard = (constants - self._means) / self._deviations
         loss += 0.5 * float((standard**2).sum())
-        return loss, gradient + standard / deviations
+        return loss, gradient + standard / self._deviations
+
+
+def _variances_of(constants: Floats, features: int) -> tuple[float, float, float]:
+    """Of the signal, the noise and the trend; the last is 0 where there is none."""
+    signal, noise, *trend = np.exp(constants[features:]).tolist()
+    return signal, noise, trend[0] if trend else 0.0
 
 
 def _root_of(covariance: Floats) -> Floats:

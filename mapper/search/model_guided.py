@@ -6,7 +6,9 @@ lower confidence bound of the time (Ponweiser, Wagner, Biermann and Vincze, "Mul
 optimization on a limited budget of evaluations using model-assisted S-metric selection", PPSN
 2008; with one objective, the lower confidence bound itself). The expected gain is there too.
 Several models that see a space in different ways rank the candidates, and the least product of
-the ranks is taken. Within a batch each believes its own mean of what was chosen already.
+the ranks is taken. Within a batch each believes its own mean of what was chosen already. Once
+nothing better was found for a while, some turns go to what differs from the best in one decision:
+models do not tell apart what is nearly as good.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 
 from mapper.pareto.front import expected_gains, front_of, gains, on_front
 from mapper.search.candidates import Candidates
+from mapper.search.gaussian_process import Priors
 from mapper.search.goal import Fastest, Front, Goal, admitted, memory_scale
 from mapper.search.learner import MOST_FEATURES, Learner, Model, View
 from mapper.search.pool import Describe, Entries, Pool, nothing_known
@@ -42,9 +45,15 @@ class Rule(Enum):
     EXPECTED = "expected gain"
 
 
-#: One sees what goes by sizes, the other single values too, and tells the better half apart
+_WITH_TREND = Priors(trend=-1.0)
+#: One sees what goes by sizes, the other single values too, and tells the better part apart
 #: only: where one of them is misled the other need not be.
-VIEWS = (View(), View(values=True, clipped=0.5))
+VIEWS = (
+    View(clipped=0.9, priors=_WITH_TREND),
+    View(values=True, clipped=0.6, priors=_WITH_TREND),
+)
+#: Where the first is a forest.
+VIEWS_OF_TREES = (View(), View(values=True, clipped=0.5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,10 @@ class Settings:
     a forest learns, whose deviations mean something else. Where the space is not listed,
     ``growth`` candidates join the pool before each batch, and ``pool`` are kept. Constants of
     models are fitted anew every ``refit`` outcomes, less often once there are many, by ``steps``
-    steps. ``trees`` asks for forests where Gaussian processes would do. A ``trusted`` guess (of a
+    steps. With one objective, once ``patience`` outcomes were no better than the best, each turn
+    that ``beside_best`` divides is of what differs from it in one decision. ``trees`` asks for
+    forests where Gaussian processes would do; these have ``views_of_trees``, and no such turns:
+    they are for spaces where hardly any single decision can be changed. A ``trusted`` guess (of a
     model that learned from measurements) chooses all of the first candidates, and its rank counts
     beside those of the learners.
     """
@@ -67,11 +79,14 @@ class Settings:
     optimism: tuple[float, ...] = (3.0,)
     optimism_of_trees: tuple[float, ...] = (1.0, 2.0)
     views: tuple[View, ...] = VIEWS
+    views_of_trees: tuple[View, ...] = VIEWS_OF_TREES
     rule: Rule = Rule.BOUND
     pool: int = 512
     growth: int = 32
     refit: int = 4
     steps: int = 15
+    patience: int = 30
+    beside_best: int = 4
     trees: bool = False
     trusted: bool = False
 
@@ -106,11 +121,7 @@ class ModelGuided:
         self._seen: set[Choice] = set()
         self._first = list(dict.fromkeys(first))
         self._told: dict[Choice, Outcome] = {}
-        chosen = self._settings
-        self._learners = [
-            Learner(view, seed, refit=chosen.refit, steps=chosen.steps, trees=chosen.trees)
-            for view in chosen.views
-        ]
+        self._learners: list[Learner] = []
 
     def tell(self, told: Sequence[tuple[Choice, Outcome]]) -> None:
         """See :class:`~mapper.search.strategy.Strategy`."""
@@ -174,7 +185,7 @@ class ModelGuided:
         noise = np.array([outcome.noise for outcome in outcomes])
         usable = np.isfinite(log_times) & admitted(self._goal, memory)
         judges: list[_Judge] = []
-        for learner in self._learners:
+        for learner in self._learners_of(entries):
             seen, columns = described.columns, entries.columns
             if not learner.view.values:
                 seen, columns = seen[:, : -self._pool.values or None], self._pool.sizes(columns)
@@ -192,11 +203,16 @@ class ModelGuided:
         # The first sees the most: where it is a forest, the others stand in for its deviations.
         chosen = self._settings
         optimism = chosen.optimism_of_trees if judges[0].trees else chosen.optimism
+        beside = None if judges[0].trees else self._beside_best(entries)
         for _ in range(min(count, int(left.sum()))):
-            kappa = optimism[(len(self._told) + len(found)) % len(optimism)]
-            ranks = [judge.ranks(left, scale, kappa, chosen.rule) for judge in judges]
+            turn = len(self._told) + len(found)
+            kappa = optimism[turn % len(optimism)]
+            among = left
+            if beside is not None and turn % chosen.beside_best == 0 and (beside & left).any():
+                among = beside & left
+            ranks = [judge.ranks(among, scale, kappa, chosen.rule) for judge in judges]
             if chosen.trusted and entries.guess is not None:
-                ranks.append(_ranks(left, entries.guess))
+                ranks.append(_ranks(among, entries.guess))
             # By the product of the ranks: what one holds for the best needs little of the others.
             place = int(np.argmin(np.sum(np.log(ranks), axis=0)))
             left[place] = False
@@ -206,6 +222,32 @@ class ModelGuided:
                 for judge in judges:
                     judge.believe(place, scale[place])
         return found
+
+    def _learners_of(self, entries: Entries) -> list[Learner]:
+        if not self._learners:
+            chosen = self._settings
+            columns = entries.columns.shape[1]
+            if not chosen.views[0].values:
+                columns -= self._pool.values
+            forests = chosen.trees or columns > MOST_FEATURES
+            self._learners = [
+                Learner(
+                    view, self._seed, refit=chosen.refit, steps=chosen.steps, trees=chosen.trees
+                )
+                for view in (chosen.views_of_trees if forests else chosen.views)
+            ]
+        return self._learners
+
+    def _beside_best(self, entries: Entries) -> NDArray[np.bool_] | None:
+        """Which candidates differ from the fastest in one decision; None unless the last
+        ``patience`` outcomes were no faster, and where there are several objectives."""
+        best = self._best(1)
+        if isinstance(self._goal, Front) or not best:
+            return None
+        since = len(self._told) - 1 - list(self._told).index(best[0])
+        if since < self._settings.patience:
+            return None
+        return (entries.rows != np.array(best[0])).sum(axis=1) == 1
 
     def _best(self, count: int) -> list[Choice]:
         timed = [(c, o) for c, o in self._told.items() if o.time_ms is not None]

@@ -14,7 +14,7 @@ from typing import Any
 from mapper.errors import NestmapError, Problem
 from mapper.search.evolution import Evolution
 from mapper.search.goal import Fastest, Front, Goal
-from mapper.search.model_guided import VIEWS, ModelGuided, Rule, Settings
+from mapper.search.model_guided import VIEWS, VIEWS_OF_TREES, ModelGuided, Rule, Settings
 from mapper.search.predicted_first import PredictedFirst
 from mapper.search.random_search import RandomSearch
 from mapper.search.strategy import Strategy
@@ -73,8 +73,8 @@ OWN_SEARCHES: dict[str, Make] = {
     "model-guided, fastest": _guided(Settings(), Fastest()),
     WITH_TRANSFER: _guided(Settings(trusted=True), taught=True),
     "model-guided, expected gain": _guided(Settings(rule=Rule.EXPECTED)),
-    "model-guided, sizes": _guided(Settings(views=VIEWS[:1])),
-    "model-guided, values": _guided(Settings(views=VIEWS[1:])),
+    "model-guided, sizes": _guided(Settings(views=VIEWS[:1], views_of_trees=VIEWS_OF_TREES[:1])),
+    "model-guided, values": _guided(Settings(views=VIEWS[1:], views_of_trees=VIEWS_OF_TREES[1:])),
     "model-guided, trees": _guided(Settings(trees=True)),
     "analytic": partial(_predicted_first, analytic=True),
     "guess": partial(_predicted_first, analytic=False),

@@ -6,13 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor  # pyright: ignore[reportMissingTypeStubs]
 
 from mapper.search.features import Features
-from mapper.search.gaussian_process import GaussianProcess
+from mapper.search.gaussian_process import GaussianProcess, Priors
 from mapper.search.learner import Learner, Model, View
 from mapper.search.trees import TREES, Forest
 from tests.unit.search.spaces import limited_space
+
+Floats = NDArray[np.float64]
+_WITH_TREND = Priors(trend=-1.0)
 
 
 def _points(count: int, seed: int) -> np.ndarray:
@@ -65,16 +69,36 @@ def test_length_scales_tell_features_that_matter() -> None:
     assert scales[:2].max() < scales[2:].min()
 
 
-def test_the_gradient_is_that_of_the_loss() -> None:
-    points, model = _points(20, 4), GaussianProcess(4)
+def test_a_trend_is_learned_from_few_and_holds_far_away() -> None:
+    points, unseen = _points(12, 10), 4.0 * _points(50, 11)
+    slope = np.array([1.0, -0.5, 0.3, 0.0])
+    without, with_trend = GaussianProcess(4), GaussianProcess(4, _WITH_TREND)
+    errors: list[float] = []
+    for model in (without, with_trend):
+        model.fit(points, points @ slope, np.zeros(12), 30)
+        means, deviations = model.predict(unseen)
+        errors.append(float(np.abs(means - unseen @ slope).mean()))
+        assert (deviations > 0).all()
+    assert errors[1] < errors[0] / 4
+
+
+@pytest.mark.parametrize("priors", [Priors(), _WITH_TREND], ids=["without", "with trend"])
+def test_the_gradient_is_that_of_the_loss(priors: Priors) -> None:
+    points, model = _points(20, 4), GaussianProcess(4, priors)
     squares = (points[:, None] - points[None]) ** 2
+    products = points @ points.T / 4
     values, noise = _function(points), np.full(20, 0.01)
-    at = np.random.default_rng(5).normal(size=6) * 0.3
-    gradient = model._loss(at, squares, values, noise)[1]
-    for place in range(6):
-        step = np.zeros(6)
+    constants = 6 if priors.trend is None else 7
+    at = np.random.default_rng(5).normal(size=constants) * 0.3
+
+    def loss(at: Floats) -> tuple[float, Floats]:
+        return model._loss(at, squares, products, values, noise)
+
+    gradient = loss(at)[1]
+    for place in range(constants):
+        step = np.zeros(constants)
         step[place] = 1e-5
-        above, below = (model._loss(at + s * step, squares, values, noise)[0] for s in (1, -1))
+        above, below = (loss(at + s * step)[0] for s in (1, -1))
         assert gradient[place] == pytest.approx((above - below) / 2e-5, rel=1e-4, abs=1e-5)
 
 
@@ -98,10 +122,11 @@ def test_believing_a_point_makes_it_certain() -> None:
     assert deviation[0] < before / 2
 
 
-def test_observations_one_by_one_give_what_all_at_once_do() -> None:
+@pytest.mark.parametrize("priors", [Priors(), _WITH_TREND], ids=["without", "with trend"])
+def test_observations_one_by_one_give_what_all_at_once_do(priors: Priors) -> None:
     points, asked = _points(30, 7), _points(50, 8)
     values, noise = _function(points), np.linspace(0.0, 0.1, 30)
-    grown, whole = GaussianProcess(4), GaussianProcess(4)
+    grown, whole = GaussianProcess(4, priors), GaussianProcess(4, priors)
     for model in (grown, whole):
         model.fit(points[:12], values[:12], noise[:12], 20)
     grown.predict(asked)

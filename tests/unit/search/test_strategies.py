@@ -11,7 +11,7 @@ from mapper.errors import InputError
 from mapper.search.candidates import Candidates, Choices, SolvedCandidates, candidates_of
 from mapper.search.evolution import Evolution
 from mapper.search.gaussian_process import GaussianProcess
-from mapper.search.goal import Fastest, FastestWithin, Front
+from mapper.search.goal import Fastest, FastestWithin, Front, Goal
 from mapper.search.model_guided import ModelGuided, Rule, Settings
 from mapper.search.pool import Described
 from mapper.search.predicted_first import PredictedFirst
@@ -104,6 +104,33 @@ def test_models_find_the_best_of_160_with_a_fifth_of_the_evaluations() -> None:
     assert least["model"] == 1.0
     assert least["expected"] == 1.0
     assert least["random"] > 1.0
+
+
+@pytest.mark.parametrize("goal", [Fastest(), Front()], ids=["fastest", "front"])
+def test_when_nothing_better_comes_some_turns_change_one_decision_of_the_best(goal: Goal) -> None:
+    candidates = candidates_of(SPACE)
+    best = (1, 1, 1)
+    others = [choice for choice in candidates.draw(60, 7) if choice != best]
+
+    def decisions_changed(told: int, patience: int) -> set[int]:
+        """Of the next candidate, by seed, once so many were slower than the first."""
+        found: set[int] = set()
+        for seed in range(3):
+            settings = Settings(patience=patience)
+            strategy = ModelGuided(candidates, seed, space=SPACE, goal=goal, settings=settings)
+            strategy.tell([(best, Outcome(0.99, 9000))])
+            strategy.tell([(choice, outcome_at(choice)) for choice in others[: told - 1]])
+            (asked,) = strategy.ask(1)
+            found.add(sum(one != other for one, other in zip(asked, best, strict=True)))
+        return found
+
+    assert decisions_changed(32, 1000) - {1}
+    if isinstance(goal, Front):
+        assert decisions_changed(32, 30) == decisions_changed(32, 1000)
+    else:
+        assert decisions_changed(32, 30) == {1}
+        assert decisions_changed(33, 30) == decisions_changed(33, 1000)
+        assert decisions_changed(28, 30) == decisions_changed(28, 1000)
 
 
 def test_in_a_wide_space_a_process_learns_from_what_is_known_beside_a_forest(
