@@ -70,6 +70,7 @@ def cpu(
     from nestmap.kernel_bench.cpu import CpuRounds, compare_on_cpu
     from nestmap.kernel_bench.cpu_file import cpu_columns, cpu_rows, cpu_summary, cpu_value
     from nestmap.kernel_bench.libraries import PEERS_PYTHON, LibraryProcess
+    from nestmap.kernel_bench.peak import RegisterPeak
     from nestmap.kernel_bench.record_files import device_folder, read_records
     from nestmap.kernel_bench.tuning_stage import chosen_layers
     from nestmap.tuning.starting_points import DEPTHWISE_VARIANT, PROCESSOR_VARIANTS
@@ -108,13 +109,14 @@ def cpu(
 
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(LibraryProcess(lib, python, threads)) for lib in wanted]
+        peak = stack.enter_context(RegisterPeak(session))
         versions = {p.library.key: p.versions for p in processes}
         value = cpu_value(rows, facts, versions, threads, asdict(how))
         for number, layer in enumerate(chosen):
             with tempfile.TemporaryDirectory(prefix="nestmap-bench-cpu-") as folder:
                 place = Path(folder) / str(number)
                 row = compare_on_cpu(
-                    layer, known, session, profile, processes, place, how, settings
+                    layer, known, session, profile, processes, place, how, settings, peak
                 )
             rows.append(row)
             for figure in row.figures:

@@ -23,6 +23,7 @@ from mapper.tuning_records import TuningRecord, best_record
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import LibraryProcess, Turn, save_operands
 from nestmap.kernel_bench.operands import library_operands, library_tolerance, own_layout
+from nestmap.kernel_bench.peak import RegisterPeak
 from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
 from nestmap.kernel_bench.span import SpanPlan, prepared_bytes, scratch_bytes
@@ -62,6 +63,16 @@ class MeasuredTurn:
         """The median run."""
         return median(self.turn.times)
 
+    def to_json(self) -> dict[str, Any]:
+        """A plain JSON value, without the single runs."""
+        return {
+            "median_ms": self.time_s * 1e3,
+            "best_ms": min(self.turn.times) * 1e3,
+            "runs": len(self.turn.times),
+            "cores": self.turn.cores,
+            "foreign_cores": self.foreign_cores,
+        }
+
 
 @dataclass(slots=True)
 class CpuFigure:
@@ -75,6 +86,18 @@ class CpuFigure:
     failure: str = ""
     details: dict[str, Any] = field(default_factory=dict[str, Any])
 
+    def best_s(self) -> float:
+        """The fastest run of all turns; there must be one."""
+        return min(min(turn.turn.times) for turn in self.turns)
+
+
+@dataclass(slots=True)
+class CpuPeak:
+    """What the cores reached without memory beside the contestants: ``operations`` a run."""
+
+    operations: int
+    figure: CpuFigure
+
 
 @dataclass(slots=True)
 class CpuRow:
@@ -84,6 +107,7 @@ class CpuRow:
     figures: list[CpuFigure]
     accepted: list[int] = field(default_factory=list[int])
     tried: int = 0
+    peak: CpuPeak | None = None
 
     def time_s(self, figure: CpuFigure) -> float | None:
         """The median over the rounds that count."""
@@ -99,6 +123,33 @@ class CpuRow:
             if i < len(figure.turns) and i < len(ours.turns)
         ]
         return median(ratios) if ratios else None
+
+    def share_of_peak(self) -> float | None:
+        """Our operations a second over the peak's: the median of the rounds' shares."""
+        ratio = None if self.peak is None else self.ratio(self.peak.figure)
+        if self.peak is None or ratio is None:
+            return None
+        return ratio * self.layer.operations / self.peak.operations
+
+    def best_share_of_peak(self) -> float | None:
+        """The same of the fastest run and the fastest of the peak's, of all turns."""
+        ours = self.figures[0]
+        if self.peak is None or not ours.turns or not self.peak.figure.turns:
+            return None
+        ratio = self.peak.figure.best_s() / ours.best_s()
+        return ratio * self.layer.operations / self.peak.operations
+
+    def _peak_to_json(self) -> dict[str, Any] | None:
+        if self.peak is None:
+            return None
+        time_s = self.time_s(self.peak.figure)
+        return {
+            "operations": self.peak.operations,
+            "gflops": None if time_s is None else self.peak.operations / time_s / 1e9,
+            "share": self.share_of_peak(),
+            "best_share": self.best_share_of_peak(),
+            "turns": [turn.to_json() for turn in self.peak.figure.turns],
+        }
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON value with every turn."""
@@ -116,16 +167,7 @@ class CpuRow:
                     "prepared_bytes": figure.prepared_bytes,
                     "failure": figure.failure,
                     "details": figure.details,
-                    "turns": [
-                        {
-                            "median_ms": turn.time_s * 1e3,
-                            "best_ms": min(turn.turn.times) * 1e3,
-                            "runs": len(turn.turn.times),
-                            "cores": turn.turn.cores,
-                            "foreign_cores": turn.foreign_cores,
-                        }
-                        for turn in figure.turns
-                    ],
+                    "turns": [turn.to_json() for turn in figure.turns],
                 }
             )
         return {
@@ -133,6 +175,7 @@ class CpuRow:
             "operations": self.layer.operations,
             "rounds_tried": self.tried,
             "rounds_accepted": list(self.accepted),
+            "peak": self._peak_to_json(),
             "contestants": contestants,
         }
 
@@ -218,11 +261,13 @@ def compare_on_cpu(
     folder: Path,
     how: CpuRounds,
     settings: Callable[[LibraryProcess], tuple[dict[str, Any], float]],
+    peak: RegisterPeak | None = None,
 ) -> CpuRow:
     """Time the best record of a layer and the libraries in turns; outputs are verified first.
 
-    ``folder`` is for the operands. ``settings`` gives what a library is told beside the layer,
-    and the seconds that loading may take. InputError for what libraries are not called with.
+    ``peak`` has a turn in each round too, if it is given. ``folder`` is for the operands.
+    ``settings`` gives what a library is told beside the layer, and the seconds that loading may
+    take. InputError for what libraries are not called with.
     """
     _require_plain(layer)
     record = best_record(records, layer)
@@ -267,6 +312,9 @@ def compare_on_cpu(
             figure.failure = f"computes something else: relative error {figure.relative_error:.1e}"
             continue
         takers.append((figure, process.turn))
+    if peak is not None:
+        row.peak = CpuPeak(peak.operations, CpuFigure("peak"))
+        takers.append((row.peak.figure, peak.turn))
     _play(row, takers, how)
     if kernels is not None:
         kernels.loaded.__exit__()
@@ -298,6 +346,6 @@ def _play(
             measured = busy.during(lambda take=take: take(how.turn_s, how.least))
             figure.turns.append(measured)
         row.tried += 1
-        row.accepted = accepted_rounds(row.figures)
+        row.accepted = accepted_rounds([figure for figure, _ in takers])
         if len(row.accepted) >= how.rounds:
             break

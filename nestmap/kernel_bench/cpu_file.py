@@ -44,9 +44,10 @@ def _means(rows: Sequence[CpuRow]) -> dict[str, float | None]:
 
 
 def cpu_columns(others: Sequence[str]) -> tuple[str, ...]:
-    """The table's columns: GFLOP/s of ours and of each, and each one's time over ours."""
+    """The table's columns: GFLOP/s of ours and of each, each one's time over ours, and our share
+    of what the cores reach without memory."""
     ratios = [f"{name} ratio" for name in others]
-    return ("layer", "GFLOP/s", *others, *ratios, "error", "extra MB", "rounds")
+    return ("layer", "GFLOP/s", *others, *ratios, "of peak", "error", "extra MB", "rounds")
 
 
 def cpu_rows(rows: Sequence[CpuRow]) -> list[list[str]]:
@@ -59,11 +60,13 @@ def cpu_rows(rows: Sequence[CpuRow]) -> list[list[str]]:
             time_s = row.time_s(figure)
             rates.append("" if time_s is None else f"{tflops(row.layer, time_s * 1e3) * 1e3:.3g}")
         ratios = [row.ratio(figure) for figure in others]
+        share = row.share_of_peak()
         lines.append(
             [
                 row.layer.name,
                 *rates,
                 *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+                "" if share is None else f"{share:.2f}",
                 "failed" if ours.failure else f"{ours.relative_error:.1e}",
                 "" if ours.failure else f"{ours.extra_bytes / 1e6:.2f}",
                 f"{len(row.accepted)} of {row.tried}",

@@ -24,6 +24,7 @@ from nestmap.kernel_bench.bench_file import gpu_rows, gpu_summary, gpu_value
 from nestmap.kernel_bench.cpu import (
     BusyCores,
     CpuFigure,
+    CpuPeak,
     CpuRounds,
     CpuRow,
     MeasuredTurn,
@@ -36,6 +37,7 @@ from nestmap.kernel_bench.gpu import Figure, Rounds, Row, compare_layer
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import BY_KEY, LibraryProcess, Turn, installed, save_operands
 from nestmap.kernel_bench.operands import library_operands, own_layout
+from nestmap.kernel_bench.peak import RegisterPeak
 from nestmap.kernel_bench.proposals import SampleAndChange
 from nestmap.kernel_bench.replay import Replay
 from nestmap.kernel_bench.search import quest
@@ -200,8 +202,15 @@ def test_ratios_are_taken_within_rounds_that_count():
     assert cpu_rows([row])[0][3] == "3.00" and cpu_rows([row])[0][-1] == "2 of 3"
     assert len(cpu_columns(["torch"])) == len(cpu_rows([row])[0])
     assert cpu_summary([row]) == "1 layers; in the geometric mean 3.00 times torch"
+    assert row.share_of_peak() is None and row.to_json()["peak"] is None
+    row.peak = CpuPeak(2 * SMALL.operations, figure("peak", *[(2.0, 0.0)] * 3, time_s=0.5))
+    # The peak does four times as much in a second; in the slow minute it did not slow down.
+    assert row.share_of_peak() == pytest.approx((1 / 4 + 1 / 8) / 2)
+    assert row.best_share_of_peak() == pytest.approx(1 / 4)
+    assert row.to_json()["peak"]["gflops"] == pytest.approx(4e-9 * SMALL.operations)
+    assert cpu_rows([row])[0][4] == "0.19"
     row.accepted.clear()
-    assert row.ratio(theirs) is None
+    assert row.ratio(theirs) is None and row.share_of_peak() is None
     assert "no round in which all had their cores on small" in cpu_summary([row])
 
 
@@ -262,8 +271,15 @@ def test_a_python_without_the_library_has_nothing_installed(tmp_path: Path):
         LibraryProcess(BY_KEY["torch"], tmp_path / "python", 1)
 
 
-def test_kernels_and_libraries_take_turns_on_pocl(session: Session, im2col: LibraryProcess,
-                                                  tmp_path: Path):  # fmt: skip
+@pytest.fixture
+def peak(session: Session) -> Iterator[RegisterPeak]:
+    with RegisterPeak(session) as found:
+        yield found
+
+
+def test_kernels_libraries_and_the_peak_take_turns_on_pocl(
+    session: Session, im2col: LibraryProcess, peak: RegisterPeak, tmp_path: Path
+):
     row = compare_on_cpu(
         SMALL,
         [a_record(session)],
@@ -273,8 +289,12 @@ def test_kernels_and_libraries_take_turns_on_pocl(session: Session, im2col: Libr
         tmp_path / "operands",
         CpuRounds(rounds=1, most=2, turn_s=0.0, least=2),
         lambda process: ({}, 60.0),
+        peak,
     )
     ours, theirs = row.figures
+    share = row.best_share_of_peak()
+    assert row.peak and row.peak.operations == peak.operations
+    assert len(row.peak.figure.turns) == row.tried and share and 0 < share < 1
     assert not ours.failure and not theirs.failure
     assert len(ours.turns) == len(theirs.turns) == row.tried
     assert 0 < ours.relative_error < 1e-5 and theirs.relative_error < 1e-5

@@ -1,0 +1,95 @@
+"""The multiply-adds that a CPU device reaches when nothing leaves its registers.
+
+Clocks and neighbours change it as they change kernels, so it has a turn in each round beside
+them: the share of it that a kernel reaches says what a ratio to a library cannot, how much there
+was left to reach.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from mapper.errors import DeviceError, Problem
+from nestmap.kernel_bench.libraries import Turn
+from worker.measuring.loaded_plan import Session
+
+#: Independent chains: more than the latency of a multiply-add times the units of any core, and
+#: no more than 16 registers with a factor beside them.
+_CHAINS = 12
+_STEPS = 250_000
+#: Work-groups for a core: whichever thread is late, the others take its groups.
+_GROUPS = 4
+_WIDTHS = (1, 2, 4, 8, 16)
+_MESSAGE_CHARACTERS = 300
+
+
+class RegisterPeak:
+    """A kernel of chains of multiply-adds, in vectors of the device's own width; a context manager.
+
+    DeviceError if the device does not build it.
+    """
+
+    def __init__(self, session: Session) -> None:
+        import pyopencl as cl
+
+        native = int(session.device.handle.native_vector_width_float)
+        width = max(w for w in _WIDTHS if w <= max(native, 1))
+        self._queue: Any = session.queue
+        self._groups = _GROUPS * int(session.device.handle.max_compute_units)
+        try:
+            self._kernel: Any = cl.Program(session.context, _source(width)).build().multiply_adds
+            size = self._groups * width * 4
+            self._out: Any = cl.Buffer(session.context, cl.mem_flags.WRITE_ONLY, size)
+            self._kernel.set_args(self._out, np.float32(0.5))
+        except cl.Error as error:
+            problem = Problem(
+                str(session.device),
+                "does not build a kernel of multiply-adds",
+                str(error)[:_MESSAGE_CHARACTERS],
+                "a CPU device with a compiler",
+            )
+            raise DeviceError(problem) from error
+        #: Floating-point operations of a run.
+        self.operations = 2 * _CHAINS * _STEPS * width * self._groups
+
+    def turn(self, seconds: float, least: int) -> Turn:
+        """As a library's turn."""
+        import pyopencl as cl
+
+        times: list[float] = []
+        processor, begun = time.process_time(), time.perf_counter()
+        while len(times) < least or time.perf_counter() - begun < seconds:
+            started = time.perf_counter()
+            cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._groups,), (1,))
+            self._queue.finish()
+            times.append(time.perf_counter() - started)
+        wall_s = time.perf_counter() - begun
+        return Turn(tuple(times), wall_s, time.process_time() - processor)
+
+    def __enter__(self) -> RegisterPeak:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._out.release()
+
+
+def _source(width: int) -> str:
+    vector = "float" if width == 1 else f"float{width}"
+    start = " ".join(f"{vector} x{i} = ({vector})({i}.0f + first);" for i in range(_CHAINS))
+    step = " ".join(f"x{i} = x{i} * w + w;" for i in range(_CHAINS))
+    return f"""
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void multiply_adds(__global {vector} *out, const float factor)
+{{
+    const float first = get_group_id(0);
+    const {vector} w = ({vector})(factor);
+    {start}
+    for (int step = 0; step < {_STEPS}; ++step) {{
+        {step}
+    }}
+    out[get_group_id(0)] = {" + ".join(f"x{i}" for i in range(_CHAINS))};
+}}
+"""
