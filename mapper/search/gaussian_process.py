@@ -28,11 +28,12 @@ _REFUSED = 1e10
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """Normal priors of the logarithms of the length scales, the signal's and the noise's variance.
+    """Normal priors of the logarithms of the length scales, and of the variances of signal, noise
+    and trend.
 
     Features and observations have deviation 1, so a length scale of 1 says that a feature
-    matters; most of many features do not. ``trend`` is the mean for the variance of a linear
-    trend, of all features together; None leaves it out.
+    matters; most of many features do not. ``trend`` is the mean of the logarithm of the variance
+    that a linear trend has by all features together; None leaves the trend out.
     """
 
     scale_mean: float = 2.0
@@ -169,14 +170,14 @@ class GaussianProcess:
 
     def _products(self, left: Floats, right: Floats) -> Floats:
         """The covariance of a trend of variance 1."""
-        return left @ right.T / self._features
+        return left @ right.T / max(self._features, 1)
 
     def _own(self, points: Floats) -> Floats:
         """The variance of the function at each of n x features points, before observations."""
         signal, _, trend = self._variances
         if self._priors.trend is None:
             return np.full(len(points), signal)
-        return signal + trend / self._features * (points * points).sum(axis=1)
+        return signal + trend / max(self._features, 1) * (points * points).sum(axis=1)
 
     def _covariance(self, left: Floats, right: Floats) -> Floats:
         inverse = np.exp(-self._constants[: self._features])

@@ -67,7 +67,8 @@ class Settings:
     ``growth`` candidates join the pool before each batch, and ``pool`` are kept. Constants of
     models are fitted anew every ``refit`` outcomes, less often once there are many, by ``steps``
     steps. With one objective, once ``patience`` outcomes were no better than the best, each turn
-    that ``beside_best`` divides is of what differs from it in one decision. ``trees`` asks for
+    that ``beside_best`` divides (by the outcomes told; 0: none) is of what differs from it in one
+    decision. ``trees`` asks for
     forests where Gaussian processes would do; these have ``views_of_trees``, and no such turns:
     they are for spaces where hardly any single decision can be changed. A ``trusted`` guess (of a
     model that learned from measurements) chooses all of the first candidates, and its rank counts
@@ -239,15 +240,19 @@ class ModelGuided:
         return self._learners
 
     def _beside_best(self, entries: Entries) -> NDArray[np.bool_] | None:
-        """Which candidates differ from the fastest in one decision; None unless the last
-        ``patience`` outcomes were no faster, and where there are several objectives."""
-        best = self._best(1)
-        if isinstance(self._goal, Front) or not best:
+        """Which candidates differ from the fastest admitted one in one decision; None unless the
+        last ``patience`` outcomes were no faster, and where there are several objectives."""
+        if isinstance(self._goal, Front) or not self._settings.beside_best:
             return None
-        since = len(self._told) - 1 - list(self._told).index(best[0])
-        if since < self._settings.patience:
+        outcomes = self._told.values()
+        times = np.array([o.time_ms if o.time_ms else np.inf for o in outcomes])
+        times[~admitted(self._goal, np.array([o.memory_bytes for o in outcomes], np.int64))] = (
+            np.inf
+        )
+        best = int(np.argmin(times))
+        if not np.isfinite(times[best]) or len(times) - 1 - best < self._settings.patience:
             return None
-        return (entries.rows != np.array(best[0])).sum(axis=1) == 1
+        return (entries.rows != np.array(list(self._told)[best])).sum(axis=1) == 1
 
     def _best(self, count: int) -> list[Choice]:
         timed = [(c, o) for c, o in self._told.items() if o.time_ms is not None]

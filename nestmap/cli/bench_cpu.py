@@ -30,6 +30,8 @@ from nestmap.cli.output import note, write_json, write_table, write_text
 if TYPE_CHECKING:
     from nestmap.kernel_bench.cpu import CpuRow
     from nestmap.kernel_bench.libraries import Library
+    from nestmap.kernel_bench.peak import RegisterPeak
+    from worker.measuring.loaded_plan import Session
 
 
 def cpu(
@@ -70,7 +72,6 @@ def cpu(
     from nestmap.kernel_bench.cpu import CpuRounds, compare_on_cpu
     from nestmap.kernel_bench.cpu_file import cpu_columns, cpu_rows, cpu_summary, cpu_value
     from nestmap.kernel_bench.libraries import PEERS_PYTHON, LibraryProcess
-    from nestmap.kernel_bench.peak import RegisterPeak
     from nestmap.kernel_bench.record_files import device_folder, read_records
     from nestmap.kernel_bench.tuning_stage import chosen_layers
     from nestmap.tuning.starting_points import DEPTHWISE_VARIANT, PROCESSOR_VARIANTS
@@ -109,7 +110,9 @@ def cpu(
 
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(LibraryProcess(lib, python, threads)) for lib in wanted]
-        peak = stack.enter_context(RegisterPeak(session))
+        peak = _peak(session)
+        if peak is not None:
+            stack.enter_context(peak)
         versions = {p.library.key: p.versions for p in processes}
         value = cpu_value(rows, facts, versions, threads, asdict(how))
         for number, layer in enumerate(chosen):
@@ -132,6 +135,18 @@ def cpu(
         write_text(f"{cpu_summary(rows)}; {out}")
     if any(row.figures[0].failure for row in rows):
         raise typer.Exit(ExitCode.NEGATIVE)
+
+
+def _peak(session: Session) -> RegisterPeak | None:
+    """The cores' own peak; without it the comparison goes on."""
+    from mapper.errors import DeviceError
+    from nestmap.kernel_bench.peak import register_peak
+
+    try:
+        return register_peak(session)
+    except DeviceError as error:
+        note(f"no peak beside the kernels: {error}")
+        return None
 
 
 def _wanted(names: list[str] | None, python: Path) -> list[Library]:

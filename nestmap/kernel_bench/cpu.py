@@ -312,7 +312,7 @@ def compare_on_cpu(
             figure.failure = f"computes something else: relative error {figure.relative_error:.1e}"
             continue
         takers.append((figure, process.turn))
-    if peak is not None:
+    if peak is not None and takers:
         row.peak = CpuPeak(peak.operations, CpuFigure("peak"))
         takers.append((row.peak.figure, peak.turn))
     _play(row, takers, how)

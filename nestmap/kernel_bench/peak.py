@@ -7,23 +7,36 @@ was left to reach.
 
 from __future__ import annotations
 
+import platform
 import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mapper.errors import DeviceError, Problem
 from nestmap.kernel_bench.libraries import Turn
 from worker.measuring.loaded_plan import Session
 
-#: Independent chains: more than the latency of a multiply-add times the units of any core, and
-#: no more than 16 registers with a factor beside them.
-_CHAINS = 12
+#: Independent chains: at least the latency of a multiply-add times the units of a core, and with
+#: a factor beside them no more than its registers (16 of AVX2, 32 of AArch64).
+_CHAINS = 24 if platform.machine() in ("aarch64", "arm64") else 12
 _STEPS = 250_000
 #: Work-groups for a core: whichever thread is late, the others take its groups.
 _GROUPS = 4
 _WIDTHS = (1, 2, 4, 8, 16)
 _MESSAGE_CHARACTERS = 300
+
+
+def register_peak(session: Session) -> RegisterPeak | None:
+    """The peak of a CPU that says how wide its vectors are; of others nothing can be said so.
+
+    DeviceError as of :class:`RegisterPeak`.
+    """
+    device = session.device
+    if device.kind != "cpu" or int(device.handle.native_vector_width_float) < 2:
+        return None
+    return RegisterPeak(session)
 
 
 class RegisterPeak:
@@ -69,6 +82,14 @@ class RegisterPeak:
         wall_s = time.perf_counter() - begun
         return Turn(tuple(times), wall_s, time.process_time() - processor)
 
+    def written(self) -> NDArray[np.float32]:
+        """What the groups of the last run wrote, each a vector: the sums of their chains."""
+        import pyopencl as cl
+
+        found = np.empty(self._out.size // 4, np.float32)
+        cl.enqueue_copy(self._queue, found, self._out)
+        return found
+
     def __enter__(self) -> RegisterPeak:
         return self
 
@@ -80,7 +101,9 @@ def _source(width: int) -> str:
     vector = "float" if width == 1 else f"float{width}"
     start = " ".join(f"{vector} x{i} = ({vector})({i}.0f + first);" for i in range(_CHAINS))
     step = " ".join(f"x{i} = x{i} * w + w;" for i in range(_CHAINS))
+    # A product and a sum, not fma(): PyPI's PoCL does not inline that of vectors.
     return f"""
+#pragma OPENCL FP_CONTRACT ON
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void multiply_adds(__global {vector} *out, const float factor)
 {{

@@ -37,7 +37,7 @@ from nestmap.kernel_bench.gpu import Figure, Rounds, Row, compare_layer
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import BY_KEY, LibraryProcess, Turn, installed, save_operands
 from nestmap.kernel_bench.operands import library_operands, own_layout
-from nestmap.kernel_bench.peak import RegisterPeak
+from nestmap.kernel_bench.peak import RegisterPeak, register_peak
 from nestmap.kernel_bench.proposals import SampleAndChange
 from nestmap.kernel_bench.replay import Replay
 from nestmap.kernel_bench.search import quest
@@ -277,6 +277,35 @@ def peak(session: Session) -> Iterator[RegisterPeak]:
         yield found
 
 
+def test_the_peak_is_of_every_chain_in_every_group(session: Session, peak: RegisterPeak):
+    turn = peak.turn(0.0, 2)
+    assert len(turn.times) == 2 and min(turn.times) > 0
+    # Each chain tends to 1, and what is written is their sum.
+    written = peak.written()
+    groups = 4 * session.device.handle.max_compute_units
+    assert len(written) == groups * session.device.handle.native_vector_width_float
+    chains = round(float(written[0]))
+    assert chains in (12, 24) and written == pytest.approx(chains, rel=1e-5)
+    assert peak.operations == 2 * 250_000 * chains * len(written)
+
+
+def test_only_cpus_that_tell_their_vectors_have_a_peak(session: Session):
+    device = SimpleNamespace(kind="gpu", handle=SimpleNamespace(native_vector_width_float=4))
+    asked: Any = SimpleNamespace(device=device)
+    assert register_peak(asked) is None
+    device.kind, device.handle.native_vector_width_float = "cpu", 1
+    assert register_peak(asked) is None
+    broken: Any = SimpleNamespace(
+        device=session.device, context=session.context, queue=session.queue
+    )
+    with register_peak(session) or pytest.fail("PoCL has none") as found:
+        assert found.operations > 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nestmap.kernel_bench.peak._source", lambda width: "no kernel")
+        with pytest.raises(DeviceError, match="does not build"):
+            register_peak(broken)
+
+
 def test_kernels_libraries_and_the_peak_take_turns_on_pocl(
     session: Session, im2col: LibraryProcess, peak: RegisterPeak, tmp_path: Path
 ):
@@ -313,7 +342,7 @@ def test_without_a_record_the_libraries_still_run(session: Session, im2col: Libr
         CpuRounds(rounds=1, most=1, turn_s=0.0, least=1),
         lambda process: ({}, 60.0),
     )
-    assert "no record" in row.figures[0].failure
+    assert "no record" in row.figures[0].failure and row.peak is None
     assert row.figures[1].turns and row.ratio(row.figures[1]) is None
 
 

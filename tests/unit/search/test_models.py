@@ -83,6 +83,15 @@ def test_a_trend_is_learned_from_few_and_holds_far_away() -> None:
 
 
 @pytest.mark.parametrize("priors", [Priors(), _WITH_TREND], ids=["without", "with trend"])
+def test_without_any_feature_all_are_alike(priors: Priors) -> None:
+    model = GaussianProcess(0, priors)
+    model.fit(np.zeros((3, 0)), np.array([1.0, 0.0, -1.0]), np.zeros(3), 10)
+    model.believe(np.zeros(0), 0.5)
+    means, deviations = model.predict(np.zeros((4, 0)))
+    assert np.ptp(means) == 0 and np.isfinite(means).all() and (deviations > 0).all()
+
+
+@pytest.mark.parametrize("priors", [Priors(), _WITH_TREND], ids=["without", "with trend"])
 def test_the_gradient_is_that_of_the_loss(priors: Priors) -> None:
     points, model = _points(20, 4), GaussianProcess(4, priors)
     squares = (points[:, None] - points[None]) ** 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,6 +132,49 @@ def test_when_nothing_better_comes_some_turns_change_one_decision_of_the_best(go
         assert decisions_changed(32, 30) == {1}
         assert decisions_changed(33, 30) == decisions_changed(33, 1000)
         assert decisions_changed(28, 30) == decisions_changed(28, 1000)
+        # The first that was not better is the second outcome.
+        assert decisions_changed(32, 31) == {1} and decisions_changed(32, 32) - {1}
+
+
+def test_in_a_batch_each_turn_beside_the_best_is_one_candidate() -> None:
+    candidates = candidates_of(SPACE)
+    best = (1, 1, 1)
+    others = [choice for choice in candidates.draw(60, 7) if choice != best]
+    strategy = ModelGuided(candidates, 0, space=SPACE)
+    strategy.tell([(best, Outcome(0.99, 9000))])
+    strategy.tell([(choice, outcome_at(choice)) for choice in others[:32]])
+    changed = [sum(a != b for a, b in zip(c, best, strict=True)) for c in strategy.ask(8)]
+    assert [changed[3], changed[7]] == [1, 1] and set(changed[:3] + changed[4:7]) - {1}
+
+
+def test_what_is_not_admitted_is_not_the_best_to_look_beside() -> None:
+    candidates = candidates_of(SPACE)
+    fastest, best = (1, 1, 4), (1, 1, 1)
+    others = [c for c in candidates.draw(80, 7) if c not in (fastest, best) and c[2] < 4]
+
+    def describe(rows: Choices) -> Described:
+        return Described(1000 * rows[:, 2], np.zeros((len(rows), 0)))
+
+    strategy = ModelGuided(candidates, 0, space=SPACE, goal=FastestWithin(3000), describe=describe)
+    strategy.tell([(fastest, Outcome(0.5, 4000)), (best, Outcome(0.99, 1000))])
+    strategy.tell([(choice, outcome_at(choice)) for choice in others[:34]])
+    (asked,) = strategy.ask(1)
+    assert sum(a != b for a, b in zip(asked, best, strict=True)) == 1
+
+
+@pytest.mark.parametrize("settings", [Settings(trees=True), Settings(beside_best=0)])
+def test_forests_and_who_wants_none_have_no_turns_beside_the_best(settings: Settings) -> None:
+    candidates = candidates_of(SPACE)
+    choices = candidates.draw(60, 7)
+    asked: list[list[Choice]] = []
+    for patience in (5, 1000):
+        strategy = ModelGuided(
+            candidates, 0, space=SPACE, settings=replace(settings, patience=patience)
+        )
+        strategy.tell([(choices[0], Outcome(0.5, 9000))])
+        strategy.tell([(choice, outcome_at(choice)) for choice in choices[1:40]])
+        asked.append(strategy.ask(8))
+    assert asked[0] == asked[1]
 
 
 def test_in_a_wide_space_a_process_learns_from_what_is_known_beside_a_forest(
