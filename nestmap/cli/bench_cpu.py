@@ -48,7 +48,9 @@ def cpu(
     journal: JournalOption = None,
     peers: Annotated[
         list[str] | None,
-        typer.Option("--peers", help="torch, torch-channels-last, im2col, tvm; may be repeated."),
+        typer.Option(
+            "--peers", help="torch, torch-channels-last, im2col, tvm, by-hand; may be repeated."
+        ),
     ] = None,
     peers_python: Annotated[
         Path | None, typer.Option(help="The interpreter that has torch and TVM.")
@@ -69,6 +71,7 @@ def cpu(
     fails or is wrong.
     """
     from nestmap.kernel_bench.bench_file import write_value
+    from nestmap.kernel_bench.by_hand import BY_HAND
     from nestmap.kernel_bench.cpu import CpuRounds, compare_on_cpu
     from nestmap.kernel_bench.cpu_file import cpu_columns, cpu_rows, cpu_summary, cpu_value
     from nestmap.kernel_bench.libraries import PEERS_PYTHON, LibraryProcess
@@ -81,7 +84,8 @@ def cpu(
 
     chosen = [in_layout(layer, layout) for layer in chosen_layers(layers or ["vgg16"])]
     python = peers_python or PEERS_PYTHON
-    wanted = _wanted(peers, python)
+    by_hand = BY_HAND in (peers or ())
+    wanted = _wanted([name for name in peers if name != BY_HAND] if peers else None, python)
     if tune is not None or candidates is not None:
         run_search(
             chosen,
@@ -119,7 +123,7 @@ def cpu(
             with tempfile.TemporaryDirectory(prefix="nestmap-bench-cpu-") as folder:
                 place = Path(folder) / str(number)
                 row = compare_on_cpu(
-                    layer, known, session, profile, processes, place, how, settings, peak
+                    layer, known, session, profile, processes, place, how, settings, peak, by_hand
                 )
             rows.append(row)
             for figure in row.figures:
@@ -130,7 +134,7 @@ def cpu(
     if as_json:
         write_json(value)
     else:
-        columns = cpu_columns([library.key for library in wanted])
+        columns = cpu_columns([library.key for library in wanted] + [BY_HAND] * by_hand)
         write_table(columns, cpu_rows(rows), right=columns[1:])
         write_text(f"{cpu_summary(rows)}; {out}")
     if any(row.figures[0].failure for row in rows):
@@ -151,13 +155,15 @@ def _peak(session: Session) -> RegisterPeak | None:
 
 def _wanted(names: list[str] | None, python: Path) -> list[Library]:
     """Who takes part: asked for and installed."""
+    from nestmap.kernel_bench.by_hand import BY_HAND
     from nestmap.kernel_bench.libraries import BY_KEY, installed
 
-    chosen = list(dict.fromkeys(names or ("torch", "torch-channels-last", "im2col")))
+    usual = ("torch", "torch-channels-last", "im2col")
+    chosen = list(dict.fromkeys(usual if names is None else names))
     unknown = [name for name in chosen if name not in BY_KEY]
     if unknown:
         raise typer.BadParameter(
-            f"{unknown[0]!r} is none of {', '.join(BY_KEY)}", param_hint="--peers"
+            f"{unknown[0]!r} is none of {', '.join(BY_KEY)}, {BY_HAND}", param_hint="--peers"
         )
     libraries = [BY_KEY[name] for name in chosen]
     there = installed(python) if any(library.package for library in libraries) else {}

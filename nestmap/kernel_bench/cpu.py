@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,6 +20,7 @@ from mapper.errors import InputError, NestmapError, Problem
 from mapper.layer_spec import Activation, DType, LayerSpec
 from mapper.pipeline import generate_kernels, subject_of_layer
 from mapper.tuning_records import TuningRecord, best_record
+from nestmap.kernel_bench.by_hand import BY_HAND, POINTS, HandWritten
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import LibraryProcess, Turn, save_operands
 from nestmap.kernel_bench.operands import library_operands, library_tolerance, own_layout
@@ -262,10 +263,12 @@ def compare_on_cpu(
     how: CpuRounds,
     settings: Callable[[LibraryProcess], tuple[dict[str, Any], float]],
     peak: RegisterPeak | None = None,
+    by_hand: bool = False,
 ) -> CpuRow:
     """Time the best record of a layer and the libraries in turns; outputs are verified first.
 
-    ``peak`` has a turn in each round too, if it is given. ``folder`` is for the operands.
+    ``peak`` has a turn in each round too, if it is given, and the hand-written kernel of the layer
+    if it is asked for, as the last figure. ``folder`` is for the operands.
     ``settings`` gives what a library is told beside the layer, and the seconds that loading may
     take. InputError for what libraries are not called with.
     """
@@ -297,7 +300,8 @@ def compare_on_cpu(
         ours.failure = str(failure.outcome)
     except NestmapError as error:
         ours.failure = str(error)
-    save_operands(library_operands(layer, workload), folder)
+    operands = library_operands(layer, workload)
+    save_operands(operands, folder)
     for process in libraries:
         figure = CpuFigure(process.library.key)
         row.figures.append(figure)
@@ -312,12 +316,28 @@ def compare_on_cpu(
             figure.failure = f"computes something else: relative error {figure.relative_error:.1e}"
             continue
         takers.append((figure, process.turn))
+    hand: HandWritten | None = None
+    if by_hand:
+        figure = CpuFigure(BY_HAND)
+        row.figures.append(figure)
+        try:
+            hand = HandWritten(session, layer, operands)
+            hand.run()
+            figure.relative_error = judge.verdict(own_layout(layer, hand.result())).relative_error
+            if figure.relative_error > library_tolerance(layer):
+                raise NestmapError(f"wrong: relative error {figure.relative_error:.1e}")
+            figure.details = {"point": asdict(POINTS[layer.channels, layer.height, layer.filters])}
+            takers.append((figure, hand.turn))
+        except NestmapError as error:
+            figure.failure = str(error)
     if peak is not None and takers:
         row.peak = CpuPeak(peak.operations, CpuFigure("peak"))
         takers.append((row.peak.figure, peak.turn))
     _play(row, takers, how)
     if kernels is not None:
         kernels.loaded.__exit__()
+    if hand is not None:
+        hand.__exit__()
     return row
 
 

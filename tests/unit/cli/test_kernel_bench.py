@@ -47,9 +47,16 @@ def test_a_search_leaves_records_from_which_both_comparisons_start(layer_file: s
     out = tmp_path / "cpu.json"
     run("cpu", *common, "--peers", "im2col", "--rounds", "1", "--most", "1", "--turn", "0.01",
         "--out", str(out))  # fmt: skip
-    contestants = json.loads(out.read_text())["rows"][0]["contestants"]
-    assert [c["contestant"] for c in contestants] == ["nestmap", "im2col"]
-    assert not any(c["failure"] for c in contestants)
+    (row,) = json.loads(out.read_text())["rows"]
+    assert [c["contestant"] for c in row["contestants"]] == ["nestmap", "im2col"]
+    assert not any(c["failure"] for c in row["contestants"])
+    assert row["peak"]["operations"] > 0 and len(row["peak"]["turns"]) == 1
+
+    text = run("cpu", *common, "--peers", "by-hand", "--rounds", "1", "--most", "1", "--turn",
+               "0.01", "--out", str(out))  # fmt: skip
+    (row,) = json.loads(out.read_text())["rows"]
+    assert [c["contestant"] for c in row["contestants"]] == ["nestmap", "by-hand"]
+    assert "tiny: by-hand: nobody wrote one" in text
 
 
 def test_libraries_that_are_not_installed_are_left_out_with_a_note(layer_file: str, tmp_path: Path):
@@ -65,7 +72,7 @@ def test_libraries_that_are_not_installed_are_left_out_with_a_note(layer_file: s
         (("gpu", "--layers", "alexnet/1", "--no-cudnn", "--device", "pocl"), 2, "no layer"),
         (("gpu", "--layers", "absent.json", "--no-cudnn", "--device", "pocl"), 2, "not exist"),
         (("gpu", "--layers", "vgg16/0", "--no-cudnn", "--device", "opencl:none/"), 3, "none/"),
-        (("cpu", "--layers", "vgg16/0", "--peers", "mkl"), 2, "mkl"),
+        (("cpu", "--layers", "vgg16/0", "--peers", "mkl"), 2, "by-hand"),
     ],
 )
 def test_what_is_not_there_is_said(arguments: tuple[str, ...], code: int, said: str):
