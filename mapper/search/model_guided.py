@@ -68,11 +68,10 @@ class Settings:
     models are fitted anew every ``refit`` outcomes, less often once there are many, by ``steps``
     steps. With one objective, once ``patience`` outcomes were no better than the best, each turn
     that ``beside_best`` divides (by the outcomes told; 0: none) is of what differs from it in one
-    decision. ``trees`` asks for
-    forests where Gaussian processes would do; these have ``views_of_trees``, and no such turns:
-    they are for spaces where hardly any single decision can be changed. A ``trusted`` guess (of a
-    model that learned from measurements) chooses all of the first candidates, and its rank counts
-    beside those of the learners.
+    decision. ``trees`` asks for forests where Gaussian processes would do; these have
+    ``views_of_trees``, and no such turns: they are for spaces where hardly any single decision can
+    be changed. A ``trusted`` guess (of a model that learned from measurements) chooses all of the
+    first candidates, and its rank counts beside those of the learners.
     """
 
     start: int = 16
