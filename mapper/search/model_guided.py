@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.pareto.front import expected_gains, front_of, gains, on_front
-from mapper.search.candidates import Candidates
+from mapper.search.candidates import Candidates, Choices
 from mapper.search.gaussian_process import Priors
 from mapper.search.goal import Fastest, Front, Goal, admitted, memory_scale
 from mapper.search.learner import MOST_FEATURES, Learner, Model, View
@@ -203,7 +203,11 @@ class ModelGuided:
         # The first sees the most: where it is a forest, the others stand in for its deviations.
         chosen = self._settings
         optimism = chosen.optimism_of_trees if judges[0].trees else chosen.optimism
-        beside = None if judges[0].trees else self._beside_best(entries)
+        beside = (
+            None
+            if judges[0].trees
+            else self._beside_best(entries, described.rows, np.where(usable, log_times, np.inf))
+        )
         for _ in range(min(count, int(left.sum()))):
             turn = len(self._told) + len(found)
             kappa = optimism[turn % len(optimism)]
@@ -238,20 +242,21 @@ class ModelGuided:
             ]
         return self._learners
 
-    def _beside_best(self, entries: Entries) -> NDArray[np.bool_] | None:
+    def _beside_best(
+        self, entries: Entries, told: Choices, times: Floats
+    ) -> NDArray[np.bool_] | None:
         """Which candidates differ from the fastest admitted one in one decision; None unless the
-        last ``patience`` outcomes were no faster, and where there are several objectives."""
+        last ``patience`` outcomes were no faster, and where there are several objectives.
+
+        ``told`` are known candidates in order, with ``times`` that are infinite where one failed
+        or is not admitted.
+        """
         if isinstance(self._goal, Front) or not self._settings.beside_best:
             return None
-        outcomes = self._told.values()
-        times = np.array([o.time_ms if o.time_ms else np.inf for o in outcomes])
-        times[~admitted(self._goal, np.array([o.memory_bytes for o in outcomes], np.int64))] = (
-            np.inf
-        )
         best = int(np.argmin(times))
         if not np.isfinite(times[best]) or len(times) - 1 - best < self._settings.patience:
             return None
-        return (entries.rows != np.array(list(self._told)[best])).sum(axis=1) == 1
+        return (entries.rows != told[best]).sum(axis=1) == 1
 
     def _best(self, count: int) -> list[Choice]:
         timed = [(c, o) for c, o in self._told.items() if o.time_ms is not None]

@@ -10,7 +10,6 @@ two cores with AVX-512.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +17,8 @@ import numpy as np
 
 from mapper.errors import NestmapError
 from mapper.layer_spec import LayerSpec
-from nestmap.kernel_bench.libraries import Turn
 from nestmap.kernel_bench.operands import Array, Operands
+from nestmap.kernel_bench.turns import Turn, run_s, turn_of
 from worker.measuring.loaded_plan import Session
 
 BY_HAND = "by-hand"
@@ -77,7 +76,7 @@ class HandWritten:
     ) -> None:
         import pyopencl as cl
 
-        self._point = point = point or point_of(layer)
+        self.point = point = point or point_of(layer)
         self._layer, self._queue = layer, session.queue
         flags = cl.mem_flags
         copied = flags.READ_ONLY | flags.COPY_HOST_PTR
@@ -99,21 +98,11 @@ class HandWritten:
 
     def run(self) -> float:
         """Compute the layer once: seconds from the call to the result."""
-        import pyopencl as cl
-
-        started = time.perf_counter()
-        cl.enqueue_nd_range_kernel(self._queue, self._kernel, self._groups, (1, 1))
-        self._queue.finish()
-        return time.perf_counter() - started
+        return run_s(self._queue, self._kernel, self._groups)
 
     def turn(self, seconds: float, least: int) -> Turn:
         """As a library's turn."""
-        times: list[float] = []
-        processor, begun = time.process_time(), time.perf_counter()
-        while len(times) < least or time.perf_counter() - begun < seconds:
-            times.append(self.run())
-        wall_s = time.perf_counter() - begun
-        return Turn(tuple(times), wall_s, time.process_time() - processor)
+        return turn_of(self.run, seconds, least)
 
     def result(self) -> Array:
         """What the last run wrote, as libraries give it: [1][M][H][W]."""

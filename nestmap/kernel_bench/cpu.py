@@ -20,14 +20,15 @@ from mapper.errors import InputError, NestmapError, Problem
 from mapper.layer_spec import Activation, DType, LayerSpec
 from mapper.pipeline import generate_kernels, subject_of_layer
 from mapper.tuning_records import TuningRecord, best_record
-from nestmap.kernel_bench.by_hand import BY_HAND, POINTS, HandWritten
+from nestmap.kernel_bench.by_hand import BY_HAND, HandWritten
 from nestmap.kernel_bench.judging import Judge
-from nestmap.kernel_bench.libraries import LibraryProcess, Turn, save_operands
+from nestmap.kernel_bench.libraries import LibraryProcess, save_operands
 from nestmap.kernel_bench.operands import library_operands, library_tolerance, own_layout
 from nestmap.kernel_bench.peak import RegisterPeak
 from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
 from nestmap.kernel_bench.span import SpanPlan, prepared_bytes, scratch_bytes
+from nestmap.kernel_bench.turns import Turn, turn_of
 from nestmap.tuning.reference import make_workload
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.loaded_plan import Session
@@ -245,12 +246,7 @@ class _Ours:
 
     def turn(self, seconds: float, least: int) -> Turn:
         """As a library's turn."""
-        times: list[float] = []
-        processor, begun = time.process_time(), time.perf_counter()
-        while len(times) < least or time.perf_counter() - begun < seconds:
-            times.append(self.loaded.span()[1])
-        wall_s = time.perf_counter() - begun
-        return Turn(tuple(times), wall_s, time.process_time() - processor)
+        return turn_of(lambda: self.loaded.span()[1], seconds, least)
 
 
 def compare_on_cpu(
@@ -326,7 +322,7 @@ def compare_on_cpu(
             figure.relative_error = judge.verdict(own_layout(layer, hand.result())).relative_error
             if figure.relative_error > library_tolerance(layer):
                 raise NestmapError(f"wrong: relative error {figure.relative_error:.1e}")
-            figure.details = {"point": asdict(POINTS[layer.channels, layer.height, layer.filters])}
+            figure.details = {"point": asdict(hand.point)}
             takers.append((figure, hand.turn))
         except NestmapError as error:
             figure.failure = str(error)

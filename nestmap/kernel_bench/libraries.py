@@ -19,6 +19,7 @@ import numpy as np
 from mapper.errors import DeviceError, Problem
 from mapper.layer_spec import LayerSpec
 from nestmap.kernel_bench.operands import Array, Operands
+from nestmap.kernel_bench.turns import Turn
 
 _SERVER = Path(__file__).with_name("cpu_server.py")
 PEERS_PYTHON = Path(__file__).resolve().parents[2] / ".venv-peers" / "bin" / "python"
@@ -40,20 +41,6 @@ LIBRARIES = (
     Library("tvm", "TVM meta_schedule", "apache-tvm"),
 )
 BY_KEY = {library.key: library for library in LIBRARIES}
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """Some runs in a row: wall seconds of each; wall and CPU seconds of all together."""
-
-    times: tuple[float, ...]
-    wall_s: float
-    cpu_s: float
-
-    @property
-    def cores(self) -> float:
-        """How many cores were at work in the mean."""
-        return self.cpu_s / max(self.wall_s, 1e-9)
 
 
 class LibraryProcess:

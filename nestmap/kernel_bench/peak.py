@@ -8,14 +8,13 @@ was left to reach.
 from __future__ import annotations
 
 import platform
-import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import DeviceError, Problem
-from nestmap.kernel_bench.libraries import Turn
+from nestmap.kernel_bench.turns import Turn, run_s, turn_of
 from worker.measuring.loaded_plan import Session
 
 #: Independent chains: at least the latency of a multiply-add times the units of a core, and with
@@ -70,17 +69,7 @@ class RegisterPeak:
 
     def turn(self, seconds: float, least: int) -> Turn:
         """As a library's turn."""
-        import pyopencl as cl
-
-        times: list[float] = []
-        processor, begun = time.process_time(), time.perf_counter()
-        while len(times) < least or time.perf_counter() - begun < seconds:
-            started = time.perf_counter()
-            cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._groups,), (1,))
-            self._queue.finish()
-            times.append(time.perf_counter() - started)
-        wall_s = time.perf_counter() - begun
-        return Turn(tuple(times), wall_s, time.process_time() - processor)
+        return turn_of(lambda: run_s(self._queue, self._kernel, (self._groups,)), seconds, least)
 
     def written(self) -> NDArray[np.float32]:
         """What the groups of the last run wrote, each a vector: the sums of their chains."""
