@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 from onnx import TensorProto, helper
 from playwright.sync_api import Browser, Page, expect
@@ -36,16 +37,34 @@ def test_a_device_is_quarantined_and_released_on_its_page(page: Page, dashboard:
     expect(page.locator("section[aria-labelledby=events]")).to_contain_text("quarantined")
 
 
-def test_a_stored_layer_shows_the_front_of_its_run(page: Page, dashboard: Dashboard):
+def fastest_of_layer(client: httpx.Client, device: str) -> str:
+    """The fastest candidate of all runs of the small layer on a device, whoever began them."""
+    runs = client.get("/v1/runs", params={"limit": 500}).json()["items"]
+    of_layer = [
+        run["id"]
+        for run in runs
+        if run["device"] == device and run["request"]["subject"] == {"document": LAYER}
+    ]
+    fronts = [client.get("/v1/fronts", params={"run": run}).json() for run in of_layer]
+    points = [front["fastest"] for front in fronts if front["fastest"]]
+    return min(points, key=lambda point: (point["time_ms"], point["memory_bytes"]))["candidate"]
+
+
+def test_a_stored_layer_shows_the_front_of_its_runs(page: Page, dashboard: Dashboard):
     with dashboard.client() as client:
         # The name tells layers apart for people alone.
         stored = client.post("/v1/layers", json={**LAYER, "name": "imported/1"}).json()["id"]
-        front = client.get("/v1/fronts", params={"run": dashboard.run_id}).json()
-    page.goto(f"{dashboard.url}/networks")
-    row = page.locator("tbody tr").filter(has=page.locator(f'a[href="/layers/{stored}"]'))
-    fastest = row.locator(f'a[href="/candidates/{front["fastest"]["candidate"]}"]')
-    expect(fastest.first).to_be_visible()
-    # Other tests measure again: their runs are newer.
+        row = page.locator("tbody tr").filter(has=page.locator(f'a[href="/layers/{stored}"]'))
+        shown, fastest = "", fastest_of_layer(client, dashboard.device_id)
+        # Tests in the other process begin runs of this layer too; one of them may find a faster
+        # kernel at any time, so that only what stood before and after the page counts.
+        for _ in range(10):
+            page.goto(f"{dashboard.url}/networks")
+            shown = row.locator('a[href^="/candidates/"]').first.get_attribute("href")
+            before, fastest = fastest, fastest_of_layer(client, dashboard.device_id)
+            if before == fastest:
+                break
+    assert shown == f"/candidates/{fastest}"
     expect(row.locator('a[href^="/runs/"]')).to_be_visible()
 
 
