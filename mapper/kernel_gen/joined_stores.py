@@ -2,27 +2,36 @@
 
 Where a work-item has a tile of the result, each of its stores alone fills a part of a memory
 transaction; a vector fills all of it ("GPU" figures in docs/benchmarks.md: 14 to 16 % on an H200).
+What a kernel keeps in wide vectors for a processor is written in vectors as wide: in pieces of four
+each of them is taken apart first, which costs a layer with few channels 15 % (the same place,
+"CPU").
 """
 
 from __future__ import annotations
 
-from mapper.ast_model.index_expr import Expr
-from mapper.ast_model.loop_nest import Buffer, Store, loads
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mapper.ast_model.index_expr import Expr, symbol
+from mapper.ast_model.loop_nest import Buffer, Load, Operate, Store, Value, loads
 from mapper.ast_model.types import Memory
+from mapper.ast_model.views import LANE, mentions_lane
 from mapper.kernel_gen.c_expr import c_condition, never_holds
+from mapper.kernel_gen.c_values import VECTOR_WIDTHS
 from mapper.kernel_gen.scheduled import Scheduled, flat_index
 
 #: The widest vector that every device writes at once.
 WIDEST = 4
 
 
-def joined(statements: tuple[Scheduled, ...]) -> int:
-    """How many of these, from the first on, are stores to neighbours: 4, 2, or 1 for all else.
+def joined(statements: tuple[Scheduled, ...], widest: int = WIDEST) -> int:
+    """How many of these, from the first on, are stores to neighbours: the width of a vector, or 1
+    for all else.
 
-    No more than :data:`WIDEST` are looked at.
+    No more than ``widest`` are looked at.
     """
     places: list[tuple[Buffer, Expr]] = []
-    for statement in statements[:WIDEST]:
+    for statement in statements[:widest]:
         if not isinstance(statement, Store) or not _is_plain(statement):
             break
         place = flat_index(statement.buffer, statement.indices)
@@ -31,7 +40,54 @@ def joined(statements: tuple[Scheduled, ...]) -> int:
             if statement.buffer != buffer or (place - first).constant != len(places):
                 break
         places.append((statement.buffer, place))
-    return 4 if len(places) >= 4 else 2 if len(places) >= 2 else 1
+    return max((width for width in VECTOR_WIDTHS if width <= len(places)), default=1)
+
+
+def lanes_of(values: Sequence[Value], vectors: Mapping[str, int]) -> Value | None:
+    """One value whose lanes are these, for arithmetic on whole vectors.
+
+    ``vectors`` are private buffers that are kept in vectors, with the width. None if the values
+    are not alike, or have none of these vectors whole: then nothing is gained.
+    """
+    found = _over_lanes(values)
+    if found is None:
+        return None
+    whole = [
+        vectors.get(load.buffer.name) == len(values) and str(load.indices[-1]) == LANE
+        for load in loads(found)
+        if load.buffer.memory is Memory.PRIVATE and mentions_lane(load)
+    ]
+    return found if whole and all(whole) else None
+
+
+def _over_lanes(values: Sequence[Value]) -> Value | None:
+    first = values[0]
+    if all(value == first for value in values):
+        return first
+    if isinstance(first, Load):
+        alike = [v for v in values if isinstance(v, Load) and v.buffer == first.buffer]
+        if len(alike) < len(values):
+            return None
+        indices = [_over_indices(of) for of in zip(*(v.indices for v in alike), strict=True)]
+        found = tuple(index for index in indices if index is not None)
+        return Load(first.buffer, found) if len(found) == len(indices) else None
+    if isinstance(first, Operate):
+        same = [v for v in values if isinstance(v, Operate) and v.op is first.op]
+        if len(same) < len(values) or len({len(v.operands) for v in same}) > 1:
+            return None
+        operands = [_over_lanes(of) for of in zip(*(v.operands for v in same), strict=True)]
+        known = tuple(operand for operand in operands if operand is not None)
+        return replace(first, operands=known) if len(known) == len(operands) else None
+    return None
+
+
+def _over_indices(indices: Sequence[Expr]) -> Expr | None:
+    """These as steps of the lane; None if they are not evenly spaced."""
+    first, second = indices[0], indices[1]
+    step = (second - first).constant
+    if step is None or any((i - first).constant != k * step for k, i in enumerate(indices)):
+        return None
+    return first + symbol(LANE, len(indices)) * step
 
 
 def _is_plain(store: Store) -> bool:

@@ -30,7 +30,7 @@ from mapper.kernel_gen.identifiers import (
     kernel_name,
     lane_name,
 )
-from mapper.kernel_gen.joined_stores import WIDEST, joined
+from mapper.kernel_gen.joined_stores import WIDEST, joined, lanes_of
 from mapper.kernel_gen.own_functions import OwnFunction
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
@@ -180,6 +180,7 @@ class _Printer:
         self.depth = 1
         self.registers = registers
         self.vector_registers = vector_registers(body, registers)
+        self.widest_store = max([WIDEST, *self.vector_registers.values()])
         self.values = ValuePrinter(names, registers, self.vector_registers, self.line)
 
     def line(self, text: str) -> None:
@@ -188,7 +189,7 @@ class _Printer:
     def statements(self, body: tuple[Scheduled, ...]) -> None:
         position = 0
         while position < len(body):
-            count = joined(body[position : position + WIDEST])
+            count = joined(body[position : position + self.widest_store], self.widest_store)
             if count > 1:
                 self.store_row(body[position : position + count])
             else:
@@ -405,9 +406,13 @@ class _Printer:
         """Stores to neighbours, as one of a vector."""
         stores = [statement for statement in row if isinstance(statement, Store)]
         width, first = len(stores), stores[0]
-        scalars = [self.values.scalar(_unrounded(store)) for store in stores]
+        values = [_unrounded(store) for store in stores]
+        whole = lanes_of(values, self.vector_registers)
+        if whole is None:
+            vector = f"(float{width})({', '.join(self.values.scalar(value) for value in values)})"
+        else:
+            vector = self.values.vector(whole, width)
         lanes = (*first.indices[:-1], first.indices[-1] + symbol(LANE, width))
-        vector = f"(float{width})({', '.join(scalars)})"
         statement = self.values.stored_vector(first.buffer, lanes, vector, width)
         assert statement is not None, "neighbours are"
         self.line(statement)

@@ -6,8 +6,9 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import DeviceProfile
@@ -44,7 +45,9 @@ _UNKNOWN_MS = 20.0
 #: How many of the best, and of the best without extra memory, are timed again at the end.
 _CONFIRMED = 8
 _CONFIRMED_LEAN = 4
-CONFIRMING = Repetition(warmup=10, repetitions=30, exact=True)
+#: In turns: what slows a machine down for a while slows all of them down.
+CONFIRMING = Repetition(warmup=10, repetitions=10, exact=True)
+CONFIRMING_TURNS = 3
 _QUEUED_AHEAD = 2
 
 
@@ -296,18 +299,39 @@ class _Run:
                 *(assignment_to_json(assignment) for assignment in firsts),
             )
         }
-        # One at a time, so that nobody compiles beside a kernel that is timed.
         facts = self._pool.device().facts
-        found: list[TuningRecord] = []
-        for choices in chosen.values():
-            self._pool.submit(choices, CONFIRMING)
-            trial = None
-            while trial is None:
-                trial = self._pool.result(1.0)
-            record = record_of(self._quest, trial, facts)
-            if record is not None:
-                found.append(record)
-        return found
+        records = (record_of(self._quest, trial, facts) for trial in self._in_turns(chosen))
+        return [record for record in records if record is not None]
+
+    def _in_turns(self, chosen: Mapping[str, Mapping[str, Any]]) -> list[Trial]:
+        """Each of these with the times of all of its turns; as it failed if it did in one."""
+        turns: dict[str, list[Trial]] = {key: [] for key in chosen}
+        for _ in range(CONFIRMING_TURNS):
+            for key, choices in chosen.items():
+                if not turns[key] or turns[key][-1].time_ms is not None:
+                    turns[key].append(self._alone(choices))
+        return [_together(of) for of in turns.values()]
+
+    def _alone(self, choices: Mapping[str, Any]) -> Trial:
+        """One at a time, so that nobody compiles beside a kernel that is timed."""
+        self._pool.submit(choices, CONFIRMING)
+        trial = None
+        while trial is None:
+            trial = self._pool.result(1.0)
+        return trial
+
+
+def _together(turns: Sequence[Trial]) -> Trial:
+    """One candidate's turns as one trial: the last if it failed, for then it came to nothing."""
+    last = turns[-1]
+    timed = [trial.outcome for trial in turns if isinstance(trial.outcome, Timed)]
+    if not isinstance(last.outcome, Timed):
+        return last
+    error = max(outcome.max_relative_error for outcome in timed)
+    times = tuple(ns for outcome in timed for ns in outcome.trials_ns)
+    outcome = replace(last.outcome, trials_ns=times, max_relative_error=error)
+    relative_error = max(trial.relative_error for trial in turns)
+    return replace(last, outcome=outcome, relative_error=relative_error)
 
 
 def record_of(

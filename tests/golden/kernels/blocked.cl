@@ -155,7 +155,7 @@ __kernel void k_convolution(
             }
             { /* map out_mo: S, one iteration */
                 const index_t i_out_mo = 0;
-                ((__global float4 *)g_convolution)[f_group + f_image*2] = (float4)(p_sum_0_0_0_0_0_0_0.s0, p_sum_0_0_0_0_0_0_0.s1, p_sum_0_0_0_0_0_0_0.s2, p_sum_0_0_0_0_0_0_0.s3);
+                ((__global float4 *)g_convolution)[f_group + f_image*2] = p_sum_0_0_0_0_0_0_0;
             }
         }
     }

@@ -154,7 +154,7 @@ __kernel void k_convolution(
                     p_sum_0_0_0_0_0_0_0 = (p_sum_0_0_0_0_0_0_0 + (((__global const float4 *)g_packed)[f_group*36 + r_channel*9 + r_tap] * (float4)(g_padded[i_group*320 + i_image*320 + i_tile_x*4 + i_tile_y*40 + r_channel + (r_tap%3)*4 + (r_tap/3)*40])));
                 }
             }
-            ((__global float4 *)g_convolution)[f_group + f_image*2] = (float4)(fmax((p_sum_0_0_0_0_0_0_0.s0 + g_bias[f_group*4]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s1 + g_bias[f_group*4 + 1]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s2 + g_bias[f_group*4 + 2]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s3 + g_bias[f_group*4 + 3]), 0.0f));
+            ((__global float4 *)g_convolution)[f_group + f_image*2] = fmax((p_sum_0_0_0_0_0_0_0 + ((__global const float4 *)g_bias)[f_group]), (float4)(0.0f));
         }
     }
 }

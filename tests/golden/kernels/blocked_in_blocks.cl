@@ -166,22 +166,10 @@ __kernel void k_convolution(
                     }
                 }
             }
-            ((__global float4 *)g_convolution)[f_image*8] = (float4)(fmax((p_sum_0_0_0_0_0_0_0.s0 + g_bias[0]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s1 + g_bias[1]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s2 + g_bias[2]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s3 + g_bias[3]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 1] = (float4)(fmax((p_sum_0_0_0_0_0_0_0.s4 + g_bias[4]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s5 + g_bias[5]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s6 + g_bias[6]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s7 + g_bias[7]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 2] = (float4)(fmax((p_sum_0_0_0_0_0_0_0.s8 + g_bias[8]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.s9 + g_bias[9]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.sa + g_bias[10]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.sb + g_bias[11]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 3] = (float4)(fmax((p_sum_0_0_0_0_0_0_0.sc + g_bias[12]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.sd + g_bias[13]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.se + g_bias[14]), 0.0f), fmax((p_sum_0_0_0_0_0_0_0.sf + g_bias[15]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 4] = (float4)(fmax((p_sum_0_0_0_0_0_1_0.s0 + g_bias[0]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.s1 + g_bias[1]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.s2 + g_bias[2]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.s3 + g_bias[3]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 5] = (float4)(fmax((p_sum_0_0_0_0_0_1_0.s4 + g_bias[4]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.s5 + g_bias[5]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.s6 + g_bias[6]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.s7 + g_bias[7]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 6] = (float4)(fmax((p_sum_0_0_0_0_0_1_0.s8 + g_bias[8]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.s9 + g_bias[9]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.sa + g_bias[10]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.sb + g_bias[11]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 7] = (float4)(fmax((p_sum_0_0_0_0_0_1_0.sc + g_bias[12]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.sd + g_bias[13]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.se + g_bias[14]), 0.0f), fmax((p_sum_0_0_0_0_0_1_0.sf + g_bias[15]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 192] = (float4)(fmax((p_sum_0_0_0_0_0_0_1.s0 + g_bias[16]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.s1 + g_bias[17]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.s2 + g_bias[18]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.s3 + g_bias[19]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 193] = (float4)(fmax((p_sum_0_0_0_0_0_0_1.s4 + g_bias[20]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.s5 + g_bias[21]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.s6 + g_bias[22]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.s7 + g_bias[23]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 194] = (float4)(fmax((p_sum_0_0_0_0_0_0_1.s8 + g_bias[24]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.s9 + g_bias[25]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.sa + g_bias[26]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.sb + g_bias[27]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 195] = (float4)(fmax((p_sum_0_0_0_0_0_0_1.sc + g_bias[28]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.sd + g_bias[29]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.se + g_bias[30]), 0.0f), fmax((p_sum_0_0_0_0_0_0_1.sf + g_bias[31]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 196] = (float4)(fmax((p_sum_0_0_0_0_0_1_1.s0 + g_bias[16]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.s1 + g_bias[17]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.s2 + g_bias[18]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.s3 + g_bias[19]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 197] = (float4)(fmax((p_sum_0_0_0_0_0_1_1.s4 + g_bias[20]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.s5 + g_bias[21]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.s6 + g_bias[22]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.s7 + g_bias[23]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 198] = (float4)(fmax((p_sum_0_0_0_0_0_1_1.s8 + g_bias[24]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.s9 + g_bias[25]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.sa + g_bias[26]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.sb + g_bias[27]), 0.0f));
-            ((__global float4 *)g_convolution)[f_image*8 + 199] = (float4)(fmax((p_sum_0_0_0_0_0_1_1.sc + g_bias[28]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.sd + g_bias[29]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.se + g_bias[30]), 0.0f), fmax((p_sum_0_0_0_0_0_1_1.sf + g_bias[31]), 0.0f));
+            ((__global float16 *)g_convolution)[f_image*2] = fmax((p_sum_0_0_0_0_0_0_0 + ((__global const float16 *)g_bias)[0]), (float16)(0.0f));
+            ((__global float16 *)g_convolution)[f_image*2 + 1] = fmax((p_sum_0_0_0_0_0_1_0 + ((__global const float16 *)g_bias)[0]), (float16)(0.0f));
+            ((__global float16 *)g_convolution)[f_image*2 + 48] = fmax((p_sum_0_0_0_0_0_0_1 + ((__global const float16 *)g_bias)[1]), (float16)(0.0f));
+            ((__global float16 *)g_convolution)[f_image*2 + 49] = fmax((p_sum_0_0_0_0_0_1_1 + ((__global const float16 *)g_bias)[1]), (float16)(0.0f));
         }
     }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +21,15 @@ from nestmap.kernel_bench.candidate_child import Repetition
 from nestmap.kernel_bench.journal import Journal
 from nestmap.kernel_bench.pool import DeviceState, Pool
 from nestmap.kernel_bench.proposals import SampleAndChange, readable
-from nestmap.kernel_bench.search import CONFIRMING, Budget, Quest, Wish, quest, search
+from nestmap.kernel_bench.search import (
+    CONFIRMING,
+    CONFIRMING_TURNS,
+    Budget,
+    Quest,
+    Wish,
+    quest,
+    search,
+)
 from nestmap.kernel_bench.trial import Trial, choices_key
 from nestmap.tuning.reference import Workload
 from tests.unit.kernel_bench.records import SMALL, record
@@ -88,7 +97,10 @@ def test_a_search_measures_as_many_as_asked_and_leaves_the_best(wanted: Quest, t
     searched = [key for key, how in fake.measured if how != CONFIRMING]
     confirmed = [key for key, how in fake.measured if how == CONFIRMING]
     assert len(searched) == len(set(searched)) == 20
-    assert set(confirmed) <= set(searched) and len(confirmed) == len(set(confirmed))
+    # In turns, so that a machine that is slow for a while is slow for all of them.
+    contenders = confirmed[: len(set(confirmed))]
+    assert set(contenders) <= set(searched)
+    assert confirmed == contenders * CONFIRMING_TURNS
     fastest = min(found, key=lambda record: record.time_ms)
     all_times = sorted(1000 + int(key[:4], 16) for key in searched)
     assert fastest.time_ms == all_times[0] / 1e6
@@ -138,6 +150,46 @@ def test_what_fails_or_is_wrong_never_becomes_a_record(
     fake = FakePool(outcome)
     assert run(wanted, fake, tmp_path / "j", budget=Budget(candidates=6)) == []
     assert not [how for _, how in fake.measured if how == CONFIRMING]
+
+
+class Unsteady(FakePool):
+    """Slower in each turn; what fails does so in its second."""
+
+    def __init__(self, failing: str = "") -> None:
+        super().__init__()
+        self.failing = failing
+
+    def result(self, timeout_s: float) -> Trial | None:
+        trial = super().result(timeout_s)
+        if trial is None:
+            return None
+        key = choices_key(trial.choices)
+        turn = len([one for one in self.measured if one == (key, CONFIRMING)])
+        if turn == 0:
+            return trial
+        outcome: Outcome = Timed((turn * 10_000,) * 3, turn * 1e-7, 0.0)
+        if turn == 2 and key == self.failing:
+            outcome = CompileError("no")
+        return replace(trial, outcome=outcome, relative_error=turn * 1e-7)
+
+
+def test_a_record_has_the_times_of_all_turns_and_their_largest_error(wanted: Quest, tmp_path: Path):
+    found = run(wanted, Unsteady(), tmp_path / "j", budget=Budget(candidates=6))
+    assert {record.time_ms for record in found} == {0.02}
+    assert {record.trials for record in found} == {3 * CONFIRMING_TURNS}
+    assert {record.relative_error for record in found} == {CONFIRMING_TURNS * 1e-7}
+
+
+def test_what_fails_in_a_later_turn_is_no_record_and_gets_no_more_turns(
+    wanted: Quest, tmp_path: Path
+):
+    path = tmp_path / "j"
+    records = run(wanted, Unsteady(), path, budget=Budget(candidates=6))
+    failing = choices_key(records[0].choices)
+    fake = Unsteady(failing)
+    rest = run(wanted, fake, path, budget=Budget(candidates=6))
+    assert [r.choices for r in rest] == [r.choices for r in records[1:]]
+    assert fake.measured.count((failing, CONFIRMING)) == 2
 
 
 def test_records_are_tried_first_and_timed_again(wanted: Quest, tmp_path: Path):

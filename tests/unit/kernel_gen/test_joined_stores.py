@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -14,13 +15,13 @@ DEVICE = load_profile("pocl")
 MAPPING = {"r": "G0", "a": "S", "b": "S"}
 
 
-def case(length: int, result: str) -> dict[str, Any]:
-    """Rows of this length, kept in registers and written out as ``result``."""
+def case(length: int, result: str, code: str = "S") -> dict[str, Any]:
+    """Rows of this length, kept in registers and written out as ``result``; ``code`` makes them."""
     program = f"""program "p" {{ input x : [[float]{length}]4
       kernel out = {result.replace("ROWS", ROWS)} }}"""
     return {
         "program": program,
-        "assignment": {"mapping": MAPPING, "local_sizes": {"out": [2, 1, 1]}},
+        "assignment": {"mapping": {**MAPPING, "a": code}, "local_sizes": {"out": [2, 1, 1]}},
     }
 
 
@@ -55,3 +56,40 @@ def test_neighbours_are_stored_together(name: str) -> None:
 def test_what_is_stored_together_is_right(judges: dict[str, Judge], name: str) -> None:
     length, result, _ = CASES[name]
     assert faults_of(case(length, result), DEVICE, judges) == []
+
+
+#: Of rows that are kept in a vector: its length, what becomes of them, and the stores' widths.
+WHOLE = "((__global float{0} *)g_out)[i_r] = (p_sum * (float{0})(0.5f));"
+IN_VECTORS = {
+    "a vector of 8": (8, "ROWS", WHOLE.format(8), (8,)),
+    "a vector of 16": (16, "ROWS", WHOLE.format(16), (16,)),
+    "a vector of 16 less its last": (
+        16, "map#u(row => pad(0, -1, 0.0, row), ROWS)", "(p_sum.s0 * 0.5f), (p_sum.s1 * 0.5f)",
+        (8, 4, 2, 1),
+    ),
+    "a vector of 8 backwards": (
+        8, "map#u(row => reorder(reverse, row), ROWS)", "= (p_sum.s0 * 0.5f)", (1,) * 8,
+    ),
+}  # fmt: skip
+
+
+def widths(source: str) -> tuple[int, ...]:
+    """Of the stores to ``g_out``, in order."""
+    lines = [line for line in source.splitlines() if "g_out" in line and "restrict" not in line]
+    wide = [re.search(r"\(float(\d+)\)\(|store(\d+)\(", line) for line in lines]
+    return tuple(int(next(filter(None, one.groups()))) if one else 1 for one in wide)
+
+
+@pytest.mark.parametrize("name", IN_VECTORS)
+def test_what_is_kept_in_a_vector_is_stored_as_one(name: str) -> None:
+    length, result, text, expected = IN_VECTORS[name]
+    source = case_of(case(length, result, f"V{length}"), DEVICE).plan.source
+    assert widths(source) == expected
+    assert text in source
+
+
+@pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
+@pytest.mark.parametrize("name", IN_VECTORS)
+def test_what_was_kept_in_a_vector_is_right(judges: dict[str, Judge], name: str) -> None:
+    length, result, _, _ = IN_VECTORS[name]
+    assert faults_of(case(length, result, f"V{length}"), DEVICE, judges) == []
