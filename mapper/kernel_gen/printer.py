@@ -43,6 +43,7 @@ from mapper.kernel_gen.scheduled import (
     threads_of,
     trip_count,
 )
+from mapper.kernel_gen.split_borders import split_borders
 from mapper.kernel_gen.vector_lanes import into_vectors, vector_registers
 from mapper.schedule import Level
 
@@ -75,7 +76,7 @@ def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedK
     names = BufferNames(
         kernel.body, (*kernel.local_buffers, *kernel.global_intermediates, kernel.output)
     )
-    body, registers = into_registers(into_vectors(kernel.body))
+    body, registers = into_registers(into_vectors(split_borders(kernel.body)))
     printer = _Printer(kernel, body, registers, names, trips)
     loaded = _loaded_globals(kernel.body)
     arguments = _global_buffers(kernel, loaded)
@@ -295,7 +296,7 @@ class _Printer:
 
     def trip_text(self, run: Run) -> str:
         """The trip count in sizes and parameters where it is said so, else as a number."""
-        if len(run.loops) == 1 and run.loops[0].variable.extent == run.trip:
+        if len(run.loops) == 1 and not run.piece and run.loops[0].variable.extent == run.trip:
             width = None if run.code is None else run.code.vector_width
             named = self.trips.get(run.loops[0].variable.name)
             if named is not None and width is None:

@@ -42,6 +42,7 @@ class Run:
     """Loops that run as one: ``code`` is the owner's; a reduce has no code.
 
     With ``round``, a parallel run is this one of its rounds: each thread runs one iteration.
+    With ``piece``, it is a part of its outermost loop's iterations.
     """
 
     loops: tuple[Loop, ...]
@@ -49,6 +50,7 @@ class Run:
     trip: int
     body: tuple[Scheduled, ...]
     round: Expr | None = None
+    piece: bool = False
 
     @property
     def is_serial(self) -> bool:

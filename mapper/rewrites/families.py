@@ -26,6 +26,8 @@ def family_of(facts: Mapping[str, str]) -> Family:
     return Family.SINGLE if facts.get("device.kind") == "cpu" else Family.GROUPS
 
 
+#: Beside tuning parameters: work-items of a group, where each makes a tile of its own.
+LINE = "line"
 _THREADS = ("k", "w", "mo", "y", "x", "mi")
 _TILE = ("r", "p", "m", "cell", "v")
 
@@ -39,9 +41,10 @@ def codes_of(
 ) -> dict[MapId, ScheduleCode]:
     """A code for each map of a program that :func:`mapper.rewrites.lowering.program_of` made.
 
-    ``values`` of the tuning parameters: vector codes are as wide as the vectors. With
-    ``flat_copy`` all elements of an image tile are shared out among work-items, else those of
-    one channel after the other.
+    ``values`` of the tuning parameters: vector codes are as wide as the vectors. With :data:`LINE`
+    among them, work-items that work alone stand in groups of so many. With ``flat_copy`` all
+    elements of an image tile are shared out among work-items, else those of one channel after the
+    other.
     """
     nested = {str(item.id): item for item in maps}
     present = nested.keys()
@@ -75,10 +78,14 @@ def codes_of(
     # Who works alone copies a row: what lies together in memory.
     run("G0", *pads[:rows])
     run("S", *pads[rows:])
+    if family is Family.SINGLE and pads and nested[pads[-1]].trip.constant == width > 1:
+        # Channels of a block, which lie together.
+        vector(pads[-1], width, "F")
     run("G0", "sum_n", "sum_gm", "sum_h", "sum_w")
     run("W2", "split")
-    run("W1", "group", "block")
-    run("W0", "image", "tile_y", "tile_x")
+    alone = "G" if values.get(LINE, 1) > 1 else "W"
+    run(f"{alone}1", "group", "block")
+    run(f"{alone}0", "image", "tile_y", "tile_x")
     for stem in ("zero", "item", "slice", "out"):
         threads = tuple(f"{stem}_{label}" for label in _THREADS)
         tile = in_order(f"{stem}_{label}" for label in _TILE)

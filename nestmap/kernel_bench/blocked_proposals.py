@@ -27,7 +27,7 @@ from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject, assignment_to_json
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.catalogue import blocking_of
-from mapper.rewrites.families import Family, codes_of
+from mapper.rewrites.families import LINE, Family, codes_of
 from mapper.schedule import PARALLEL_CODES, ScheduleCode
 from mapper.solver.space import Space, check
 from nestmap.kernel_bench.lone_cost import lone_cost
@@ -53,7 +53,10 @@ _ACCUMULATORS = {Family.GROUPS: (1, 128), Family.SINGLE: (1, 512)}
 _DRAWN_OF_WHICH_ONE = {Family.GROUPS: 8, Family.SINGLE: 48}
 #: Work-items of a group of the kernels that pack, pad and add up.
 _LINE = 128
-#: Work-items of a group that are tried.
+#: Work-items of a group that are tried where each works alone: a group costs a processor what a
+#: small tile does.
+_LINES = (1, 4, 16)
+#: Work-items of a group that are tried where they work together.
 SMALLEST_GROUP = 32
 LARGEST_GROUP = 512
 
@@ -80,12 +83,13 @@ class BlockedProposals:
         self._blocking: Blocking = blocking_of(layer, variant)
         self._shape = self._blocking.shape
         self._maps = {nest.name: tuple(_below(nest.roots)) for nest in subject.nests}
+        mains = (k for k, maps in self._maps.items() if any(m.id == "item_mo" for m in maps))
+        self._main = next(mains)
         self._space = space
         self._profile = profile
         self._family = family
         self._random = Random(seed)
         self._smallest_group = smallest_group
-        self._known = list(known)
         self._domains = {
             variable.name: tuple(values)
             for variable, values in space.variables
@@ -98,6 +102,9 @@ class BlockedProposals:
         }
         self._seen: set[str] = set()
         self._found: list[tuple[float, dict[str, int]]] = []
+        self._known = list(known)
+        # Their tuning parameters under the family's codes of today too.
+        self._known += [again for one in self._known for again in self._coded_again(one)]
 
     def propose(self, count: int) -> list[Assignment]:
         """Up to ``count`` candidates that were not proposed before."""
@@ -120,17 +127,22 @@ class BlockedProposals:
                 chosen.append(assignment)
         return chosen
 
+    def _coded_again(self, known: Assignment) -> Iterator[Assignment]:
+        values = _parameters(known)
+        for line in _LINES if self._family is Family.SINGLE else ():
+            again = self._assignment(values | {LINE: line})
+            if again != known and not check(self._space, again):
+                yield again
+
     def tell(self, results: Sequence[tuple[Assignment, Trial]]) -> None:
         """What became of candidates."""
         for assignment, trial in results:
             self._seen.add(choices_key(assignment_to_json(assignment)))
             if trial.time_ms is not None:
-                values = {
-                    variable.name: value
-                    for variable, value in assignment.items()
-                    if isinstance(variable, ParameterVariable)
-                }
+                values = _parameters(assignment)
                 values["flat_copy"] = int(self._random.random() < 0.5)
+                if self._family is Family.SINGLE:
+                    values[LINE] = self._line_of(assignment)
                 self._found.append((trial.time_ms, values))
         self._found.sort(key=lambda item: item[0])
 
@@ -141,7 +153,7 @@ class BlockedProposals:
         parent = None if explore or not self._found else self._parent()
         if parent is None and self._lone_tiles:
             drawn = self._random.choices(self._lone_tiles, k=_DRAWN_OF_WHICH_ONE[self._family])
-            return dict(min(drawn, key=self._guess))
+            return min(drawn, key=self._guess) | {LINE: self._random.choice(_LINES)}
         wanted = _DRAWN_OF_WHICH_ONE[self._family] if parent is None else 1
         drawn: list[dict[str, int]] = []
         for _ in range(_DRAWS):
@@ -178,6 +190,9 @@ class BlockedProposals:
             return tile_cost(self._shape, self._profile, values)
         return lone_cost(self._shape, values)
 
+    def _line_of(self, assignment: Assignment) -> int:
+        return assignment.get(LocalSizeVariable(self._main, 0), 1)
+
     def _parent(self) -> dict[str, int]:
         best = self._found[:ELITE]
         return best[min(self._random.randrange(len(best)), self._random.randrange(len(best)))][1]
@@ -190,6 +205,8 @@ class BlockedProposals:
         values = {name: self._pick(name) for name in self._domains if not name.startswith("rho")}
         for tile, item in (("th", "tr"), ("tw", "tp")):
             self._tile(values, tile, item)
+        if self._family is Family.SINGLE:
+            values[LINE] = self._random.choice(_LINES)
         return values | {"flat_copy": self._random.randrange(2)}
 
     def _tile(self, values: dict[str, int], tile: str, item: str) -> None:
@@ -201,11 +218,15 @@ class BlockedProposals:
     def _changed(self, parent: Mapping[str, int]) -> dict[str, int]:
         values = dict(parent)
         names = [*(n for n in self._domains if not n.startswith("rho")), "flat_copy"]
+        if self._family is Family.SINGLE:
+            names.append(LINE)
         for name in self._random.sample(names, self._random.choice((1, 1, 2, 3))):
             if name in ("tr", "tp"):
                 self._tile(values, "th" if name == "tr" else "tw", name)
             elif name == "flat_copy":
                 values[name] ^= 1
+            elif name == LINE:
+                values[name] = self._random.choice([n for n in _LINES if n != values[name]])
             elif name in ("pv", "wide"):
                 values["pv"], values["wide"] = self._pick("pv"), 0
             else:
@@ -271,7 +292,7 @@ class BlockedProposals:
             ParameterVariable(name): values[name] for name in self._domains
         }
         for kernel, maps in self._maps.items():
-            main = any(item.id == "item_mo" for item in maps)
+            main = kernel == self._main
             codes = codes_of(self._family, maps, values, flat_copy=flat_copy)
             assignment.update({CodeVariable(m): int(code) for m, code in codes.items()})
             if not main:
@@ -281,12 +302,16 @@ class BlockedProposals:
                 most = min(_LINE, total, self._profile.max_work_group_size)
                 first = max((s for s in self._local_sizes.get(kernel, ()) if s <= most), default=1)
             else:
-                first = _work_items(values) if self._family is Family.GROUPS else 1
+                first = _work_items(values) if self._family is Family.GROUPS else values[LINE]
             for dimension in range(3):
                 size = first if dimension == 0 else 1
                 assignment[LocalSizeVariable(kernel, dimension)] = size
         known = {variable for variable, _ in self._space.variables}
         return {variable: value for variable, value in assignment.items() if variable in known}
+
+
+def _parameters(assignment: Assignment) -> dict[str, int]:
+    return {v.name: value for v, value in assignment.items() if isinstance(v, ParameterVariable)}
 
 
 def _work_items(v: Mapping[str, int]) -> int:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from mapper.constraint_rules.predicate import ParameterVariable
+from mapper.ast_model.interpreter import interpret
+from mapper.constraint_rules.predicate import LocalSizeVariable, ParameterVariable
 from mapper.layer_sets import named_layer
-from mapper.layer_spec import Layout
-from mapper.pipeline import generate_kernels
+from mapper.layer_spec import LayerSpec, Layout
+from mapper.measurement import Timed
+from mapper.pipeline import choices_of, generate_kernels
 from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
 from mapper.rewrites.shape import Shape
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
+from nestmap.kernel_bench.blocked_proposals import EXPLORED, Assignment, BlockedProposals
 from nestmap.kernel_bench.lone_cost import lone_cost
 from nestmap.kernel_bench.search import quest
+from nestmap.kernel_bench.trial import Trial
+from nestmap.tuning.reference import make_workload
+from worker.run_plan import run_once
 
 #: Two vectors of 7 pixels, one core's best tile on vgg16/10 by the model and by measuring.
 BEST = {"tm": 32, "tr": 1, "tp": 7, "v": 16, "ut": 1, "rho_x": 0, "rho_y": 0}
@@ -52,3 +58,52 @@ def test_pixels_with_their_channels_are_padded_in_blocks_of_channels(channels: i
     )
     plan = generate_kernels(wanted.subject, proposals.propose(1)[0])
     assert re.search(rf"padded +intermediate +float {re.escape(lengths)} ", plan.source)
+
+
+SMALL = LayerSpec(channels=3, height=19, width=19, filters=32, kernel_height=3, kernel_width=3,
+                  pad_top=1, pad_left=1, pad_bottom=1, pad_right=1, layout=Layout.NHWC)  # fmt: skip
+
+
+def test_what_is_known_is_tried_again_in_groups_of_each_size_and_all_are_right() -> None:
+    wanted = quest(SMALL, "blocked", load_profile("pocl"))
+
+    def proposals(*known: Assignment) -> BlockedProposals:
+        return BlockedProposals(
+            SMALL, "blocked", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0, known
+        )
+
+    size = LocalSizeVariable("convolution", 0)
+    known = next(chosen for chosen in proposals().propose(8) if chosen[size] == 4)
+    first, *again = proposals(known).propose(3)
+    assert first == known
+    assert {chosen[size] for chosen in again} == {1, 16}
+    of_known = {v: value for v, value in known.items() if isinstance(v, ParameterVariable)}
+    inputs = make_workload(wanted.subject, 1, {}).inputs
+    assert wanted.subject.program is not None
+    for chosen in (first, *again):
+        assert of_known.items() <= chosen.items()
+        parameters = dict(choices_of(chosen).parameters)
+        plan = generate_kernels(wanted.subject, chosen)
+        assert f"reqd_work_group_size({chosen[size]}, 1, 1)" in plan.source
+        # Tiles are no multiple of groups: what is left over does nothing.
+        expected = interpret(wanted.subject.program, parameters, inputs)
+        np.testing.assert_allclose(run_once(plan, inputs), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_later_proposals_stand_in_groups_of_other_sizes_than_the_best() -> None:
+    wanted = quest(SMALL, "blocked", load_profile("pocl"))
+    proposals = BlockedProposals(
+        SMALL, "blocked", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0
+    )
+    size = LocalSizeVariable("convolution", 0)
+    drawn = proposals.propose(EXPLORED)
+    alone = [chosen for chosen in drawn if chosen[size] == 1]
+    proposals.tell([(one, timed(1.0 if one in alone else 9.0)) for one in drawn])
+    sizes = [chosen[size] for chosen in proposals.propose(64)]
+    assert set(sizes) == {1, 4, 16}
+    # The best stand alone, so most of what is changed does too.
+    assert sizes.count(1) > 32
+
+
+def timed(time_ms: float) -> Trial:
+    return Trial({}, Timed((round(time_ms * 1e6),) * 3, 0.0, 0.0))
