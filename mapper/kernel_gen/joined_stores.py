@@ -4,7 +4,7 @@ Where a work-item has a tile of the result, each of its stores alone fills a par
 transaction; a vector fills all of it ("GPU" figures in docs/benchmarks.md: 14 to 16 % on an H200).
 What a kernel keeps in wide vectors for a processor is written in vectors as wide: in pieces of four
 each of them is taken apart first, which costs a layer with few channels 15 % (the same place,
-"CPU").
+"Kernels on a processor").
 """
 
 from __future__ import annotations
@@ -13,34 +13,54 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mapper.ast_model.index_expr import Expr, symbol
-from mapper.ast_model.loop_nest import Buffer, Load, Operate, Store, Value, loads
+from mapper.ast_model.loop_nest import Load, Operate, Store, Value, loads
+from mapper.ast_model.nodes import Op
 from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE, mentions_lane
 from mapper.kernel_gen.c_expr import c_condition, never_holds
-from mapper.kernel_gen.c_values import VECTOR_WIDTHS
+from mapper.kernel_gen.c_values import VECTOR_WIDTHS, stored_as_half
 from mapper.kernel_gen.scheduled import Scheduled, flat_index
 
 #: The widest vector that every device writes at once.
 WIDEST = 4
 
 
-def joined(statements: tuple[Scheduled, ...], widest: int = WIDEST) -> int:
+def joined(statements: Sequence[Scheduled], vectors: Mapping[str, int]) -> int:
     """How many of these, from the first on, are stores to neighbours: the width of a vector, or 1
     for all else.
 
-    No more than ``widest`` are looked at.
+    No more than :data:`WIDEST`, but for what is kept in ``vectors`` (private buffers with their
+    width) and need not be taken apart.
     """
-    places: list[tuple[Buffer, Expr]] = []
-    for statement in statements[:widest]:
+    row: list[Store] = []
+    places: list[Expr] = []
+    for statement in statements[: max([WIDEST, *vectors.values()])]:
         if not isinstance(statement, Store) or not _is_plain(statement):
             break
         place = flat_index(statement.buffer, statement.indices)
-        if places:
-            buffer, first = places[0]
-            if statement.buffer != buffer or (place - first).constant != len(places):
-                break
-        places.append((statement.buffer, place))
-    return max((width for width in VECTOR_WIDTHS if width <= len(places)), default=1)
+        if row and (
+            statement.buffer != row[0].buffer or (place - places[0]).constant != len(places)
+        ):
+            break
+        row.append(statement)
+        places.append(place)
+    for width in reversed(VECTOR_WIDTHS):
+        if width > len(row):
+            continue
+        if (
+            width <= WIDEST
+            or lanes_of([unrounded(store) for store in row[:width]], vectors) is not None
+        ):
+            return width
+    return 1
+
+
+def unrounded(store: Store) -> Value:
+    """What is stored; what the store itself rounds to 16 bits is not rounded before."""
+    value = store.value
+    if stored_as_half(store.buffer) and isinstance(value, Operate) and value.op is Op.TO_HALF:
+        return value.operands[0]
+    return value
 
 
 def lanes_of(values: Sequence[Value], vectors: Mapping[str, int]) -> Value | None:
@@ -53,11 +73,16 @@ def lanes_of(values: Sequence[Value], vectors: Mapping[str, int]) -> Value | Non
     if found is None:
         return None
     whole = [
-        vectors.get(load.buffer.name) == len(values) and str(load.indices[-1]) == LANE
+        vectors.get(load.buffer.name) == len(values) and _is_whole(load)
         for load in loads(found)
         if load.buffer.memory is Memory.PRIVATE and mentions_lane(load)
     ]
     return found if whole and all(whole) else None
+
+
+def _is_whole(load: Load) -> bool:
+    *others, last = load.indices
+    return str(last) == LANE and not any(LANE in index.names() for index in others)
 
 
 def _over_lanes(values: Sequence[Value]) -> Value | None:

@@ -9,13 +9,10 @@ from mapper.ast_model.index_expr import Expr, const, floor_div, modulo, symbol
 from mapper.ast_model.loop_nest import (
     Buffer,
     Declare,
-    Operate,
     Store,
-    Value,
     loads,
     substitute_store,
 )
-from mapper.ast_model.nodes import Op
 from mapper.ast_model.types import ELEMENT_NAMES, Memory
 from mapper.ast_model.views import LANE
 from mapper.kernel_gen.barriers import Barrier
@@ -30,7 +27,7 @@ from mapper.kernel_gen.identifiers import (
     kernel_name,
     lane_name,
 )
-from mapper.kernel_gen.joined_stores import WIDEST, joined, lanes_of
+from mapper.kernel_gen.joined_stores import joined, lanes_of, unrounded
 from mapper.kernel_gen.own_functions import OwnFunction
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
@@ -181,7 +178,6 @@ class _Printer:
         self.depth = 1
         self.registers = registers
         self.vector_registers = vector_registers(body, registers)
-        self.widest_store = max([WIDEST, *self.vector_registers.values()])
         self.values = ValuePrinter(names, registers, self.vector_registers, self.line)
 
     def line(self, text: str) -> None:
@@ -190,7 +186,7 @@ class _Printer:
     def statements(self, body: tuple[Scheduled, ...]) -> None:
         position = 0
         while position < len(body):
-            count = joined(body[position : position + self.widest_store], self.widest_store)
+            count = joined(body[position : position + VECTOR_WIDTHS[-1]], self.vector_registers)
             if count > 1:
                 self.store_row(body[position : position + count])
             else:
@@ -264,6 +260,8 @@ class _Printer:
         label = ", ".join(f"map {map_id}" for map_id in ids) or "reduce"
         if run.code is not None:
             label += f": {run.code.short_name}"
+        if run.piece is not None:
+            label += f", {run.loops[0].map_id} from {run.piece[0]} to {run.piece[1] - 1}"
         label = comment_text(label)
         variable = self.loop_variable(run)
         if run.trip == 1 and threads == 1:
@@ -296,7 +294,7 @@ class _Printer:
 
     def trip_text(self, run: Run) -> str:
         """The trip count in sizes and parameters where it is said so, else as a number."""
-        if len(run.loops) == 1 and not run.piece and run.loops[0].variable.extent == run.trip:
+        if len(run.loops) == 1 and run.piece is None and run.loops[0].variable.extent == run.trip:
             width = None if run.code is None else run.code.vector_width
             named = self.trips.get(run.loops[0].variable.name)
             if named is not None and width is None:
@@ -309,6 +307,8 @@ class _Printer:
     def bind(self, run: Run, value: Expr | None, variable: str) -> None:
         """Declare the loop variables of a fused run (or of one that runs once)."""
         if len(run.loops) == 1 and value is None:
+            # Another piece of the same loop may have been a single iteration.
+            self.values.digits.pop(run.loops[0].variable.name, None)
             return
         below = run.trip
         counter = symbol(_counter(run), run.trip)
@@ -395,7 +395,7 @@ class _Printer:
             self.line(f"if ({' && '.join(conditions)}) {{")
             self.depth += 1
         if width is None:
-            value = self.values.scalar(_unrounded(store))
+            value = self.values.scalar(unrounded(store))
             self.line(self.values.stored(store.buffer, store.indices, value))
         else:
             self.vector_store(store, width)
@@ -407,7 +407,7 @@ class _Printer:
         """Stores to neighbours, as one of a vector."""
         stores = [statement for statement in row if isinstance(statement, Store)]
         width, first = len(stores), stores[0]
-        values = [_unrounded(store) for store in stores]
+        values = [unrounded(store) for store in stores]
         whole = lanes_of(values, self.vector_registers)
         if whole is None:
             vector = f"(float{width})({', '.join(self.values.scalar(value) for value in values)})"
@@ -419,7 +419,7 @@ class _Printer:
         self.line(statement)
 
     def vector_store(self, store: Store, width: int) -> None:
-        value = self.values.vector(_unrounded(store), width)
+        value = self.values.vector(unrounded(store), width)
         if store.buffer.name in self.vector_registers:
             self.line(f"{self.values.register(store.buffer, store.indices)} = {value};")
             return
@@ -438,14 +438,6 @@ class _Printer:
         for lane in range(width):
             indices = tuple(i.substitute({LANE: const(lane)}) for i in store.indices)
             self.line(self.values.stored(store.buffer, indices, f"{name}.{lane_name(lane)}"))
-
-
-def _unrounded(store: Store) -> Value:
-    """What is stored; what the store itself rounds to 16 bits is not rounded before."""
-    value = store.value
-    if stored_as_half(store.buffer) and isinstance(value, Operate) and value.op is Op.TO_HALF:
-        return value.operands[0]
-    return value
 
 
 def in_constants(expression: Expr) -> Expr:

@@ -233,7 +233,8 @@ def _unroll_run(run: Run, unrolled: frozenset[str], values: dict[str, Expr]) -> 
         trip = 1
         for loop in kept:
             trip *= trip_count(loop)
-        yield Run(kept, run.code, trip, tuple(_unroll_run(inner, unrolled, values)))
+        body = tuple(_unroll_run(inner, unrolled, values))
+        yield replace(run, loops=kept, trip=trip, body=body, round=None)
         return
     yield from _expand(gone, run.body, unrolled, values)
 

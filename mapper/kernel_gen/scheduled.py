@@ -42,7 +42,8 @@ class Run:
     """Loops that run as one: ``code`` is the owner's; a reduce has no code.
 
     With ``round``, a parallel run is this one of its rounds: each thread runs one iteration.
-    With ``piece``, it is a part of its outermost loop's iterations.
+    With ``piece``, its outermost loop is a part of one: the iterations from the first of these
+    numbers to before the second.
     """
 
     loops: tuple[Loop, ...]
@@ -50,7 +51,7 @@ class Run:
     trip: int
     body: tuple[Scheduled, ...]
     round: Expr | None = None
-    piece: bool = False
+    piece: tuple[int, int] | None = None
 
     @property
     def is_serial(self) -> bool:

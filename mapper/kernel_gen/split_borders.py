@@ -1,7 +1,8 @@
 """Loops that copy with a border, in pieces that are all border or all inside.
 
-A loop that asks of each element whether it lies inside is none of vectors: on two cores with
-AVX-512 it copies a row of VGG-16's first image three times slower (docs/benchmarks.md, "CPU").
+A loop that asks of each element whether it lies inside is not vectorised: on two cores with
+AVX-512 it copies VGG-16's first image three times slower (docs/benchmarks.md, "Kernels on a
+processor").
 What a guard says of the loop's variable alone is known before the loop runs.
 """
 
@@ -23,7 +24,7 @@ from mapper.ast_model.loop_nest import (
 from mapper.ast_model.types import Memory
 from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, trip_count
 
-#: A shorter loop is unrolled as it is.
+#: Compilers unroll a shorter loop as it is.
 SHORTEST = 8
 
 
@@ -78,7 +79,7 @@ def _pieces(run: Run, store: Store) -> Iterator[Run]:
             ),
             trip=run.trip // trip * (end - start),
             body=(substitute_store(known, {name: place}),),
-            piece=True,
+            piece=(start, end),
         )
 
 

@@ -38,13 +38,15 @@ def codes_of(
     values: Mapping[str, int],
     *,
     flat_copy: bool = False,
+    vector_pads: bool = True,
 ) -> dict[MapId, ScheduleCode]:
     """A code for each map of a program that :func:`mapper.rewrites.lowering.program_of` made.
 
     ``values`` of the tuning parameters: vector codes are as wide as the vectors. With :data:`LINE`
     among them, work-items that work alone stand in groups of so many. With ``flat_copy`` all
     elements of an image tile are shared out among work-items, else those of one channel after the
-    other.
+    other. With ``vector_pads`` a block's channels, which are padded together, are a vector where
+    they are as many as one holds: then they have to be neighbours in the image.
     """
     nested = {str(item.id): item for item in maps}
     present = nested.keys()
@@ -78,12 +80,12 @@ def codes_of(
     # Who works alone copies a row: what lies together in memory.
     run("G0", *pads[:rows])
     run("S", *pads[rows:])
-    if family is Family.SINGLE and pads and nested[pads[-1]].trip.constant == width > 1:
-        # Channels of a block, which lie together.
-        vector(pads[-1], width, "F")
+    innermost = family is Family.SINGLE and pads[-1:] == ("pad_channel",)
+    if vector_pads and innermost and nested["pad_channel"].trip.constant == width:
+        vector("pad_channel", width, "F")
     run("G0", "sum_n", "sum_gm", "sum_h", "sum_w")
-    run("W2", "split")
     alone = "G" if values.get(LINE, 1) > 1 else "W"
+    run(f"{alone}2", "split")
     run(f"{alone}1", "group", "block")
     run(f"{alone}0", "image", "tile_y", "tile_x")
     for stem in ("zero", "item", "slice", "out"):

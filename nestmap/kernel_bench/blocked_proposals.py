@@ -52,7 +52,7 @@ _ACCUMULATORS = {Family.GROUPS: (1, 128), Family.SINGLE: (1, 512)}
 #: known better than that of groups.
 _DRAWN_OF_WHICH_ONE = {Family.GROUPS: 8, Family.SINGLE: 48}
 #: Work-items of a group of the kernels that pack, pad and add up.
-_LINE = 128
+_COPIERS = 128
 #: Work-items of a group that are tried where each works alone: a group costs a processor what a
 #: small tile does.
 _LINES = (1, 4, 16)
@@ -64,8 +64,9 @@ LARGEST_GROUP = 512
 class BlockedProposals:
     """Random tiles with the codes of a family; then the best with a few parameters changed.
 
-    ``known`` are candidates that are tried first (records); groups have ``smallest_group``
-    work-items or more.
+    ``known`` are candidates that are tried first (records), with ``recoded`` also under the codes
+    that follow from their tuning parameters today; groups have ``smallest_group`` work-items or
+    more.
     """
 
     def __init__(
@@ -79,6 +80,8 @@ class BlockedProposals:
         seed: int,
         known: Iterable[Assignment] = (),
         smallest_group: int = SMALLEST_GROUP,
+        *,
+        recoded: bool = False,
     ) -> None:
         self._blocking: Blocking = blocking_of(layer, variant)
         self._shape = self._blocking.shape
@@ -102,16 +105,21 @@ class BlockedProposals:
         }
         self._seen: set[str] = set()
         self._found: list[tuple[float, dict[str, int]]] = []
+        # Who copies to local memory for a group is no longer alone in it.
+        copies = self._blocking.image_in_local or self._blocking.weights_in_local
+        self._lines = _LINES if family is Family.SINGLE and not copies else (1,)
+        self._vector_pads = True
         self._known = list(known)
-        # Their tuning parameters under the family's codes of today too.
-        self._known += [again for one in self._known for again in self._coded_again(one)]
+        if recoded:
+            self._known += [again for one in self._known for again in self._coded_again(one)]
 
     def propose(self, count: int) -> list[Assignment]:
         """Up to ``count`` candidates that were not proposed before."""
-        chosen = self._known[:count]
-        self._known = self._known[count:]
-        for assignment in chosen:
-            self._seen.add(choices_key(assignment_to_json(assignment)))
+        chosen: list[Assignment] = []
+        while self._known and len(chosen) < count:
+            known = self._known.pop(0)
+            if self._is_new(known):
+                chosen.append(known)
         tries = 0
         while len(chosen) < count and tries < 40 * count:
             tries += 1
@@ -119,19 +127,33 @@ class BlockedProposals:
             if values is None:
                 continue
             assignment = self._assignment(values)
-            key = choices_key(assignment_to_json(assignment))
-            if key in self._seen:
+            if not self._is_new(assignment):
                 continue
-            self._seen.add(key)
-            if not check(self._space, assignment):
-                chosen.append(assignment)
+            valid = self._valid(assignment, values)
+            if valid is not None:
+                chosen.append(valid)
         return chosen
 
+    def _is_new(self, assignment: Assignment) -> bool:
+        key = choices_key(assignment_to_json(assignment))
+        new = key not in self._seen
+        self._seen.add(key)
+        return new
+
+    def _valid(self, assignment: Assignment, values: Mapping[str, int]) -> Assignment | None:
+        """The candidate if it is in the space, perhaps with other codes; else None."""
+        broken = check(self._space, assignment)
+        if self._vector_pads and any(b.constraint == "vectorisation/pad_channel" for b in broken):
+            # Of this layer they are no neighbours, as in groups that end within a block.
+            self._vector_pads = False
+            return self._valid(self._assignment(values), values)
+        return None if broken else assignment
+
     def _coded_again(self, known: Assignment) -> Iterator[Assignment]:
-        values = _parameters(known)
-        for line in _LINES if self._family is Family.SINGLE else ():
-            again = self._assignment(values | {LINE: line})
-            if again != known and not check(self._space, again):
+        for line in self._lines:
+            values = _parameters(known) | {LINE: line}
+            again = self._valid(self._assignment(values), values)
+            if again is not None:
                 yield again
 
     def tell(self, results: Sequence[tuple[Assignment, Trial]]) -> None:
@@ -142,7 +164,7 @@ class BlockedProposals:
                 values = _parameters(assignment)
                 values["flat_copy"] = int(self._random.random() < 0.5)
                 if self._family is Family.SINGLE:
-                    values[LINE] = self._line_of(assignment)
+                    values[LINE] = assignment.get(LocalSizeVariable(self._main, 0), 1)
                 self._found.append((trial.time_ms, values))
         self._found.sort(key=lambda item: item[0])
 
@@ -153,7 +175,7 @@ class BlockedProposals:
         parent = None if explore or not self._found else self._parent()
         if parent is None and self._lone_tiles:
             drawn = self._random.choices(self._lone_tiles, k=_DRAWN_OF_WHICH_ONE[self._family])
-            return min(drawn, key=self._guess) | {LINE: self._random.choice(_LINES)}
+            return min(drawn, key=self._guess) | {LINE: self._random.choice(self._lines)}
         wanted = _DRAWN_OF_WHICH_ONE[self._family] if parent is None else 1
         drawn: list[dict[str, int]] = []
         for _ in range(_DRAWS):
@@ -190,9 +212,6 @@ class BlockedProposals:
             return tile_cost(self._shape, self._profile, values)
         return lone_cost(self._shape, values)
 
-    def _line_of(self, assignment: Assignment) -> int:
-        return assignment.get(LocalSizeVariable(self._main, 0), 1)
-
     def _parent(self) -> dict[str, int]:
         best = self._found[:ELITE]
         return best[min(self._random.randrange(len(best)), self._random.randrange(len(best)))][1]
@@ -206,7 +225,7 @@ class BlockedProposals:
         for tile, item in (("th", "tr"), ("tw", "tp")):
             self._tile(values, tile, item)
         if self._family is Family.SINGLE:
-            values[LINE] = self._random.choice(_LINES)
+            values[LINE] = self._random.choice(self._lines)
         return values | {"flat_copy": self._random.randrange(2)}
 
     def _tile(self, values: dict[str, int], tile: str, item: str) -> None:
@@ -218,7 +237,7 @@ class BlockedProposals:
     def _changed(self, parent: Mapping[str, int]) -> dict[str, int]:
         values = dict(parent)
         names = [*(n for n in self._domains if not n.startswith("rho")), "flat_copy"]
-        if self._family is Family.SINGLE:
+        if len(self._lines) > 1:
             names.append(LINE)
         for name in self._random.sample(names, self._random.choice((1, 1, 2, 3))):
             if name in ("tr", "tp"):
@@ -226,7 +245,7 @@ class BlockedProposals:
             elif name == "flat_copy":
                 values[name] ^= 1
             elif name == LINE:
-                values[name] = self._random.choice([n for n in _LINES if n != values[name]])
+                values[name] = self._random.choice([n for n in self._lines if n != values[name]])
             elif name in ("pv", "wide"):
                 values["pv"], values["wide"] = self._pick("pv"), 0
             else:
@@ -293,13 +312,15 @@ class BlockedProposals:
         }
         for kernel, maps in self._maps.items():
             main = kernel == self._main
-            codes = codes_of(self._family, maps, values, flat_copy=flat_copy)
+            codes = codes_of(
+                self._family, maps, values, flat_copy=flat_copy, vector_pads=self._vector_pads
+            )
             assignment.update({CodeVariable(m): int(code) for m, code in codes.items()})
             if not main:
                 # One line of all parallel iterations; no work-item without any.
                 numbers = {**dict(self._shape.sizes), **values}
                 total = prod(item.trip.evaluate(numbers) for item in _parallel(maps, codes))
-                most = min(_LINE, total, self._profile.max_work_group_size)
+                most = min(_COPIERS, total, self._profile.max_work_group_size)
                 first = max((s for s in self._local_sizes.get(kernel, ()) if s <= most), default=1)
             else:
                 first = _work_items(values) if self._family is Family.GROUPS else values[LINE]

@@ -178,6 +178,7 @@ def search(
             family_of(pool.device().facts),
             seed,
             firsts,
+            recoded=True,
         )
     if proposals is None:
         # On a machine of two cores a process more would only be in the way of the timed ones.

@@ -84,19 +84,19 @@ __kernel void k_padded(
         const index_t i_pad_image = 0;
         const index_t i_pad_block = f_pad_group/8;
         const index_t i_pad_row = f_pad_group%8;
-        for (index_t f_pad_column = 0; f_pad_column < 16; ++f_pad_column) { /* map pad_column, map pad_channel: S */
+        for (index_t f_pad_column = 0; f_pad_column < 16; ++f_pad_column) { /* map pad_column, map pad_channel: S, pad_column from 0 to 0 */
             const index_t i_pad_column = 0;
             const index_t i_pad_channel = f_pad_column;
             g_padded[f_pad_column + f_pad_group*160] = 0.0f;
         }
-        for (index_t f_pad_column = 0; f_pad_column < 128; ++f_pad_column) { /* map pad_column, map pad_channel: S */
+        for (index_t f_pad_column = 0; f_pad_column < 128; ++f_pad_column) { /* map pad_column, map pad_channel: S, pad_column from 1 to 8 */
             const index_t i_pad_column = f_pad_column/16;
             const index_t i_pad_channel = f_pad_column%16;
             const int inside_1 = (i_pad_row - 1 >= 0) & (i_pad_row - 1 < 6);
             const float loaded_1 = g_image[(inside_1 ? i_pad_row*128 - 128 : 0) + i_pad_block*768 + i_pad_channel + i_pad_column*16 + i_pad_group*1536 + i_pad_image*1536];
             g_padded[f_pad_column + f_pad_group*160 + 16] = (inside_1 ? loaded_1 : 0.0f);
         }
-        for (index_t f_pad_column = 0; f_pad_column < 16; ++f_pad_column) { /* map pad_column, map pad_channel: S */
+        for (index_t f_pad_column = 0; f_pad_column < 16; ++f_pad_column) { /* map pad_column, map pad_channel: S, pad_column from 9 to 9 */
             const index_t i_pad_column = 0;
             const index_t i_pad_channel = f_pad_column;
             g_padded[f_pad_column + f_pad_group*160 + 144] = 0.0f;

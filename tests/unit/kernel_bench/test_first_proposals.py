@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from mapper.rewrites.families import Family
 from mapper.rewrites.shape import Shape
 from nestmap.kernel_bench.blocked_proposals import EXPLORED, Assignment, BlockedProposals
 from nestmap.kernel_bench.lone_cost import lone_cost
-from nestmap.kernel_bench.search import quest
+from nestmap.kernel_bench.search import Quest, quest
 from nestmap.kernel_bench.trial import Trial
 from nestmap.tuning.reference import make_workload
 from worker.run_plan import run_once
@@ -69,7 +70,15 @@ def test_what_is_known_is_tried_again_in_groups_of_each_size_and_all_are_right()
 
     def proposals(*known: Assignment) -> BlockedProposals:
         return BlockedProposals(
-            SMALL, "blocked", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0, known
+            SMALL,
+            "blocked",
+            wanted.subject,
+            wanted.space,
+            wanted.profile,
+            Family.SINGLE,
+            0,
+            known,
+            recoded=True,
         )
 
     size = LocalSizeVariable("convolution", 0)
@@ -80,12 +89,14 @@ def test_what_is_known_is_tried_again_in_groups_of_each_size_and_all_are_right()
     of_known = {v: value for v, value in known.items() if isinstance(v, ParameterVariable)}
     inputs = make_workload(wanted.subject, 1, {}).inputs
     assert wanted.subject.program is not None
+    tiles = ceil(19 / known[ParameterVariable("tr")]) * ceil(19 / known[ParameterVariable("tp")])
+    assert tiles % 16
     for chosen in (first, *again):
         assert of_known.items() <= chosen.items()
         parameters = dict(choices_of(chosen).parameters)
         plan = generate_kernels(wanted.subject, chosen)
         assert f"reqd_work_group_size({chosen[size]}, 1, 1)" in plan.source
-        # Tiles are no multiple of groups: what is left over does nothing.
+        # What is left over of the last group does nothing.
         expected = interpret(wanted.subject.program, parameters, inputs)
         np.testing.assert_allclose(run_once(plan, inputs), expected, rtol=1e-4, atol=1e-4)
 
@@ -107,3 +118,32 @@ def test_later_proposals_stand_in_groups_of_other_sizes_than_the_best() -> None:
 
 def timed(time_ms: float) -> Trial:
     return Trial({}, Timed((round(time_ms * 1e6),) * 3, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("layout", [Layout.NHWC, Layout.NCHW16C])
+def test_channels_of_a_block_are_padded_as_a_vector(layout: Layout) -> None:
+    layer = replace(SMALL, channels=32, layout=layout)
+    wanted, first = first_with(layer, 16)
+    assert wanted.subject.program is not None
+    plan = generate_kernels(wanted.subject, first)
+    assert re.search(r"pad_channel +16 +V16 ", plan.source)
+    inputs = make_workload(wanted.subject, 1, {}).inputs
+    expected = interpret(wanted.subject.program, dict(choices_of(first).parameters), inputs)
+    np.testing.assert_allclose(run_once(plan, inputs), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_channels_of_a_group_within_a_block_are_padded_one_by_one() -> None:
+    """They are no neighbours, and their vectors of filters are proposed all the same."""
+    layer = replace(SMALL, channels=32, groups=8, layout=Layout.NCHW16C)
+    wanted, first = first_with(layer, 4)
+    assert re.search(r"pad_channel +4 +F ", generate_kernels(wanted.subject, first).source)
+
+
+def first_with(layer: LayerSpec, width: int) -> tuple[Quest, Assignment]:
+    """The first proposal of `blocked` in vectors of so many filters."""
+    wanted = quest(layer, "blocked", load_profile("pocl"))
+    proposals = BlockedProposals(
+        layer, "blocked", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0
+    )
+    vectors = ParameterVariable("v")
+    return wanted, next(one for one in proposals.propose(24) if one[vectors] == width)

@@ -65,7 +65,7 @@ IN_VECTORS = {
     "a vector of 16": (16, "ROWS", WHOLE.format(16), (16,)),
     "a vector of 16 less its last": (
         16, "map#u(row => pad(0, -1, 0.0, row), ROWS)", "(p_sum.s0 * 0.5f), (p_sum.s1 * 0.5f)",
-        (8, 4, 2, 1),
+        (4, 4, 4, 2, 1),
     ),
     "a vector of 8 backwards": (
         8, "map#u(row => reorder(reverse, row), ROWS)", "= (p_sum.s0 * 0.5f)", (1,) * 8,
@@ -76,7 +76,7 @@ IN_VECTORS = {
 def widths(source: str) -> tuple[int, ...]:
     """Of the stores to ``g_out``, in order."""
     lines = [line for line in source.splitlines() if "g_out" in line and "restrict" not in line]
-    wide = [re.search(r"\(float(\d+)\)\(|store(\d+)\(", line) for line in lines]
+    wide = [re.search(r"\(__global float(\d+) \*\)|store(\d+)\(", line) for line in lines]
     return tuple(int(next(filter(None, one.groups()))) if one else 1 for one in wide)
 
 

@@ -47,7 +47,7 @@ def case(length: int, copied: str) -> dict[str, Any]:
 
 
 def loops(source: str) -> tuple[int, ...]:
-    """Trips of the loops for ``a``, and what is asked in them."""
+    """Trips of the loops of a work-item."""
     return tuple(int(trip) for trip in re.findall(r"for \(index_t \w+ = 0; \w+ < (\d+);", source))
 
 
@@ -67,13 +67,43 @@ def test_what_is_copied_in_pieces_is_right(judges: dict[str, Judge], name: str) 
     assert faults_of(case(length, copied), DEVICE, judges) == []
 
 
-def test_rows_outside_are_all_border() -> None:
-    """Columns first: which row it is stays a question of each row, and of its inside alone."""
-    program = """program "p" { input x : [[float]20]3
+ROWS_OUTSIDE = {
+    "program": """program "p" { input x : [[float]20]3
       kernel out = map#r(row => map#a(v => id(v), row),
-        pad(1, 1, 0.5, map#u(row => pad(2, 3, 0.5, row), x))) }"""
-    chosen = {"mapping": {"r": "G0", "a": "S"}, "local_sizes": {"out": [1, 1, 1]}}
-    source = case_of({"program": program, "assignment": chosen}, DEVICE).plan.source
+        pad(1, 1, 0.5, map#u(row => pad(2, 3, 0.5, row), x))) }""",
+    "assignment": {"mapping": {"r": "G0", "a": "S"}, "local_sizes": {"out": [1, 1, 1]}},
+}
+
+
+def copies_of_registers(border: int) -> dict[str, Any]:
+    """Of each row 20 copies with a border: the row is in registers, so that its elements are
+    unrolled and the copies are not."""
+    program = f"""program "p" {{ input x : [[float]4]3 input y : [float]20
+      kernel out = map#r(row => let p = to_private(map#c(v => id(v), row)) in
+        map#a(q => map#b(v => id(v), q), pad({border}, 3, 0.5, map#u(z => p, y))), x) }}"""
+    codes = {"r": "G0", "c": "S", "a": "S", "b": "F"}
+    return {
+        "program": program,
+        "assignment": {"mapping": codes, "local_sizes": {"out": [1, 1, 1]}},
+    }
+
+
+def test_which_row_it_is_stays_a_question_of_its_inside_alone() -> None:
+    source = case_of(ROWS_OUTSIDE, DEVICE).plan.source
     assert loops(source) == (2, 20, 3)
     assert source.count("= 0.5f;") == 2
     assert source.count("const int inside_") == 1
+    assert "/* map a: S, a from 2 to 21 */" in source
+
+
+@pytest.mark.parametrize(("border", "trips"), [(1, (20, 3)), (2, (2, 20, 3))])
+def test_pieces_are_unrolled_inside(border: int, trips: tuple[int, ...]) -> None:
+    source = case_of(copies_of_registers(border), DEVICE).plan.source
+    assert loops(source) == trips
+    assert "p_p_0" in source
+
+
+@pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
+@pytest.mark.parametrize("case", [ROWS_OUTSIDE, copies_of_registers(1), copies_of_registers(2)])
+def test_such_pieces_are_right(judges: dict[str, Judge], case: dict[str, Any]) -> None:
+    assert faults_of(case, DEVICE, judges) == []
