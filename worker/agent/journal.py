@@ -54,7 +54,10 @@ class Journal:
         return len(self) >= MAX_PENDING
 
     def _paths(self) -> list[Path]:
-        return sorted(self._folder.glob(f"*{_SUFFIX}"))
+        # Somebody may remove the folder at any moment; the loop asks for it before each turn.
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(self._folder.glob(f"*{_SUFFIX}"))
+        return []
 
     def add(self, job: str, attempt: int, body: dict[str, Any]) -> Pending:
         """Store a result; it is on the disk when this returns. Raises OSError."""

@@ -18,6 +18,17 @@ from worker.agent.lease import Lease
 from worker.agent.patience import MOST_S, OPEN_AFTER, Patience
 
 
+def test_a_folder_that_is_removed_while_it_is_read_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent then finds out by itself that it is gone, and says so."""
+    journal = Journal(tmp_path / "gone")
+    # It was there when the search began.
+    monkeypatch.setattr(Path, "is_dir", lambda path: True)
+    assert len(journal) == 0
+    assert journal.oldest() is None
+
+
 def test_results_come_back_in_order_and_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for number in range(3):
