@@ -125,10 +125,13 @@ def test_keys_walk_the_front_pin_and_open(
     page.keyboard.press("p")
     page.keyboard.press("End")
     expect(heard).to_contain_text(f"{len(front)} of {len(front)} on the front")
-    page.keyboard.press("p")
-    wanted = f"/compare?c={front[0]['candidate']}&c={front[-1]['candidate']}"
+    # Where the smallest is the fastest too, the front is one point, which a second p would unpin.
+    pinned = list(dict.fromkeys(point["candidate"] for point in (front[0], front[-1])))
+    if len(pinned) > 1:
+        page.keyboard.press("p")
+    wanted = "/compare?" + "&".join(f"c={candidate}" for candidate in pinned)
     expect(page.locator("[data-compare]")).to_have_attribute("href", wanted)
-    expect(page.locator("[data-points] input:checked")).to_have_count(2)
+    expect(page.locator("[data-points] input:checked")).to_have_count(len(pinned))
     page.keyboard.press("?")
     expect(page.locator("dialog#keys")).to_be_visible()
     page.keyboard.press("Escape")
