@@ -25,9 +25,9 @@ from mapper.kernel_gen.scheduled import Scheduled, flat_index
 WIDEST = 4
 
 
-def joined(statements: Sequence[Scheduled], vectors: Mapping[str, int]) -> int:
+def joined(statements: Sequence[Scheduled], vectors: Mapping[str, int]) -> tuple[int, Value | None]:
     """How many of these, from the first on, are stores to neighbours: the width of a vector, or 1
-    for all else.
+    for all else. With it the value whose lanes they store, where there is one.
 
     No more than :data:`WIDEST`, but for what is kept in ``vectors`` (private buffers with their
     width) and need not be taken apart.
@@ -47,12 +47,10 @@ def joined(statements: Sequence[Scheduled], vectors: Mapping[str, int]) -> int:
     for width in reversed(VECTOR_WIDTHS):
         if width > len(row):
             continue
-        if (
-            width <= WIDEST
-            or lanes_of([unrounded(store) for store in row[:width]], vectors) is not None
-        ):
-            return width
-    return 1
+        whole = _lanes_of([unrounded(store) for store in row[:width]], vectors)
+        if width <= WIDEST or whole is not None:
+            return width, whole
+    return 1, None
 
 
 def unrounded(store: Store) -> Value:
@@ -63,7 +61,7 @@ def unrounded(store: Store) -> Value:
     return value
 
 
-def lanes_of(values: Sequence[Value], vectors: Mapping[str, int]) -> Value | None:
+def _lanes_of(values: Sequence[Value], vectors: Mapping[str, int]) -> Value | None:
     """One value whose lanes are these, for arithmetic on whole vectors.
 
     ``vectors`` are private buffers that are kept in vectors, with the width. None if the values

@@ -10,6 +10,7 @@ from mapper.ast_model.loop_nest import (
     Buffer,
     Declare,
     Store,
+    Value,
     loads,
     substitute_store,
 )
@@ -27,7 +28,7 @@ from mapper.kernel_gen.identifiers import (
     kernel_name,
     lane_name,
 )
-from mapper.kernel_gen.joined_stores import joined, lanes_of, unrounded
+from mapper.kernel_gen.joined_stores import joined, unrounded
 from mapper.kernel_gen.own_functions import OwnFunction
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
@@ -186,9 +187,10 @@ class _Printer:
     def statements(self, body: tuple[Scheduled, ...]) -> None:
         position = 0
         while position < len(body):
-            count = joined(body[position : position + VECTOR_WIDTHS[-1]], self.vector_registers)
+            ahead = body[position : position + VECTOR_WIDTHS[-1]]
+            count, whole = joined(ahead, self.vector_registers)
             if count > 1:
-                self.store_row(body[position : position + count])
+                self.store_row(ahead[:count], whole)
             else:
                 self.statement(body[position])
             position += count
@@ -403,14 +405,13 @@ class _Printer:
             self.depth -= 1
             self.line("}")
 
-    def store_row(self, row: tuple[Scheduled, ...]) -> None:
-        """Stores to neighbours, as one of a vector."""
+    def store_row(self, row: tuple[Scheduled, ...], whole: Value | None) -> None:
+        """Stores to neighbours, as one of a vector; ``whole`` has what they store in its lanes."""
         stores = [statement for statement in row if isinstance(statement, Store)]
         width, first = len(stores), stores[0]
-        values = [unrounded(store) for store in stores]
-        whole = lanes_of(values, self.vector_registers)
         if whole is None:
-            vector = f"(float{width})({', '.join(self.values.scalar(value) for value in values)})"
+            scalars = [self.values.scalar(unrounded(store)) for store in stores]
+            vector = f"(float{width})({', '.join(scalars)})"
         else:
             vector = self.values.vector(whole, width)
         lanes = (*first.indices[:-1], first.indices[-1] + symbol(LANE, width))

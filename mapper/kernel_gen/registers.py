@@ -234,7 +234,7 @@ def _unroll_run(run: Run, unrolled: frozenset[str], values: dict[str, Expr]) -> 
         for loop in kept:
             trip *= trip_count(loop)
         body = tuple(_unroll_run(inner, unrolled, values))
-        yield replace(run, loops=kept, trip=trip, body=body, round=None)
+        yield replace(run, loops=kept, trip=trip, body=body)
         return
     yield from _expand(gone, run.body, unrolled, values)
 
