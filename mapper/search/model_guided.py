@@ -61,9 +61,11 @@ class Settings:
     """How the search goes; chosen on synthetic spaces and on one GPU's recording (docs/search.md).
 
     ``start`` candidates are random; where there is a guess, ``guessed_start``, every other one by
-    it. Then each is the one that the learners of all ``views`` together rank best. The deviations
-    below the mean of the bounds are ``optimism``, one after the other; ``optimism_of_trees`` where
-    a forest learns, whose deviations mean something else. Where the space is not listed,
+    it. Then each is the one that the learners of all ``views`` together rank best. Its bound lies
+    ``optimism`` deviations below the mean, but ``early_optimism`` until ``early`` outcomes are
+    told: deviations of a model that knows little are large, and where they are largest is the edge
+    of the space. Where a forest learns, whose deviations mean something else, they are
+    ``optimism_of_trees``, one after the other. Where the space is not listed,
     ``growth`` candidates join the pool before each batch, and ``pool`` are kept. Constants of
     models are fitted anew every ``refit`` outcomes, less often once there are many, by ``steps``
     steps. With one objective, once ``patience`` outcomes were no better than the best, each turn
@@ -76,7 +78,9 @@ class Settings:
 
     start: int = 16
     guessed_start: int = 8
-    optimism: tuple[float, ...] = (3.0,)
+    optimism: float = 3.0
+    early_optimism: float = 2.0
+    early: int = 50
     optimism_of_trees: tuple[float, ...] = (1.0, 2.0)
     views: tuple[View, ...] = VIEWS
     views_of_trees: tuple[View, ...] = VIEWS_OF_TREES
@@ -89,6 +93,12 @@ class Settings:
     beside_best: int = 4
     trees: bool = False
     trusted: bool = False
+
+    def deviations(self, turn: int, *, of_trees: bool) -> float:
+        """How far below the mean a bound lies once ``turn`` outcomes are told."""
+        if of_trees:
+            return self.optimism_of_trees[turn % len(self.optimism_of_trees)]
+        return self.early_optimism if turn < self.early else self.optimism
 
 
 class ModelGuided:
@@ -202,7 +212,6 @@ class ModelGuided:
         found: list[Choice] = []
         # The first sees the most: where it is a forest, the others stand in for its deviations.
         chosen = self._settings
-        optimism = chosen.optimism_of_trees if judges[0].trees else chosen.optimism
         beside = (
             None
             if judges[0].trees
@@ -210,7 +219,7 @@ class ModelGuided:
         )
         for _ in range(min(count, int(left.sum()))):
             turn = len(self._told) + len(found)
-            kappa = optimism[turn % len(optimism)]
+            kappa = chosen.deviations(turn, of_trees=judges[0].trees)
             among = left
             if beside is not None and turn % chosen.beside_best == 0 and (beside & left).any():
                 among = beside & left

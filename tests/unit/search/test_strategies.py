@@ -136,6 +136,27 @@ def test_when_nothing_better_comes_some_turns_change_one_decision_of_the_best(go
         assert decisions_changed(32, 31) == {1} and decisions_changed(32, 32) - {1}
 
 
+def test_bounds_lie_two_deviations_below_the_mean_until_50_outcomes_and_three_after() -> None:
+    candidates = candidates_of(SPACE)
+
+    def asked(told: int, settings: Settings) -> list[Choice]:
+        """The next candidate of each of eight searches that know so many outcomes."""
+        found: list[Choice] = []
+        for seed in range(8):
+            strategy = ModelGuided(candidates, seed, space=SPACE, settings=settings)
+            known = candidates.draw(told, seed)
+            strategy.tell([(choice, outcome_at(choice)) for choice in known])
+            found += strategy.ask(1)
+        return found
+
+    for told, near in ((20, True), (49, True), (50, False)):
+        usual = asked(told, Settings(patience=1000))
+        two = asked(told, Settings(patience=1000, early=0, optimism=2.0))
+        three = asked(told, Settings(patience=1000, early=0))
+        assert two != three
+        assert usual == (two if near else three)
+
+
 def test_in_a_batch_each_turn_beside_the_best_is_one_candidate() -> None:
     candidates = candidates_of(SPACE)
     best = (1, 1, 1)
