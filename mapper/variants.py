@@ -125,6 +125,10 @@ VARIANTS: dict[str, Variant] = {
             "accumulators in the registers of lone work-items, image padded, weights packed (CPUs)",
         ),
         _blocked("blocked-in-place", "blocked, from the image as it is: guards instead of a copy"),
+        _blocked(
+            "blocked-bands",
+            "blocked, a chunk of channels for a band of tiles whose sums are held meanwhile",
+        ),
         _blocked("channelwise", "depthwise layers, channels in the lanes of vectors (CPUs)"),
     )
 }

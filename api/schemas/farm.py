@@ -72,7 +72,8 @@ class RunRequest(Strict):
     ) = Field(
         default=None,
         description="Of a layer, each a study of its own; if absent direct, partial and what "
-        "suits the device: blocked and blocked-in-place for processors",
+        "suits the device: the variant of a shipped record, blocked and blocked-in-place for "
+        "processors",
     )
     mode: Literal["strict", "paper"] = "strict"
     strategy: Literal["auto", "guided", "analytic", "random"] = Field(

@@ -215,6 +215,21 @@ def loads(value: Value) -> Iterator[Load]:
                 yield from loads(operand)
 
 
+def guards_of(value: Value) -> Iterator[Guard]:
+    """Every guard in a value, outermost first."""
+    match value:
+        case Constant() | Load():
+            return
+        case Guarded():
+            yield value.guard
+            yield from guards_of(value.value)
+        case LaneSum():
+            yield from guards_of(value.value)
+        case Operate():
+            for operand in value.operands:
+                yield from guards_of(operand)
+
+
 def substitute_value(value: Value, values: Mapping[str, Expr]) -> Value:
     """Replace symbols by name in every index of a value."""
     match value:

@@ -53,7 +53,8 @@ def stored_as_half(buffer: Buffer) -> bool:
 class ValuePrinter:
     """Prints values; ``registers`` are private buffers that have become variables.
 
-    Those among them whose variables are whole vectors are in ``vectors``, with the width.
+    Those among them whose variables are whole vectors are in ``vectors``, with the width; other
+    private buffers that are arrays of vectors are in ``arrays``.
     Temporaries that a value needs are handed to ``emit`` as statements before it. ``functions``
     collects what the source has to define for them.
     """
@@ -61,6 +62,7 @@ class ValuePrinter:
     names: BufferNames
     registers: frozenset[str]
     vectors: Mapping[str, int]
+    arrays: Mapping[str, int]
     emit: Callable[[str], None]
     counter: int = field(default=0)
     # Loop variables of fused runs, as digits of the run's own counter.
@@ -187,19 +189,25 @@ class ValuePrinter:
 
     def vector_place(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> str | None:
         """The number of a whole vector in memory; None if it may be unaligned or torn."""
+        base = self.lane_base(buffer, indices, width)
+        vectors = None if base is None else vectors_before(base, width)
         if buffer.memory is Memory.PRIVATE:
             # PoCL 3.0-rc2 (LLVM 14) loses what was stored in a private array through a pointer to
-            # a vector, so that it is read and written by vload and vstore.
-            return None
-        base = self.lane_base(buffer, indices, width)
-        if base is None or any(coefficient % width for _, coefficient in base.terms):
-            return None
-        self.aligned[buffer.name] = max(width, self.aligned.get(buffer.name, 1))
-        vectors = Expr.from_terms({m: coefficient // width for m, coefficient in base.terms})
-        return c_index(vectors)
+            # a vector, so that arrays of numbers are read and written by vload and vstore.
+            if buffer.name not in self.arrays:
+                return None
+            if vectors is None:
+                # As the array was found to be one of vectors.
+                start = lane_start(flat_index(buffer, indices), width)
+                vectors = None if start is None else vectors_before(start, width)
+        elif vectors is not None:
+            self.aligned[buffer.name] = max(width, self.aligned.get(buffer.name, 1))
+        return None if vectors is None else c_index(vectors)
 
     def vector_at(self, buffer: Buffer, place: str, width: int) -> str:
         """The vector of 32-bit floats of this number, as an lvalue or rvalue."""
+        if buffer.name in self.arrays:
+            return f"{self.names.of(buffer)}[{place}]"
         qualifiers = _SPACES[buffer.memory]
         if buffer.role is Role.INPUT:
             qualifiers += " const"
@@ -225,13 +233,7 @@ class ValuePrinter:
 
     def lane_base(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> Expr | None:
         """The position of lane 0 if the lanes are neighbours in memory, else None."""
-        flat = self.position(buffer, indices)
-        ((atom,), _) = symbol(LANE, width).terms[0]
-        assert isinstance(atom, Symbol)
-        parts = flat.coefficient(atom)
-        if parts is None or parts[0] != 1:
-            return None
-        return parts[1]
+        return lane_start(self.position(buffer, indices), width)
 
     def register(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """The variable that holds one element (or vector) of an array in registers."""
@@ -346,6 +348,21 @@ class ValuePrinter:
                 return f"{self.own(Kind.TO_HALF, width)}({operands[0]})"
             case Op.DOT | Op.SUM:
                 raise AssertionError("sums over lanes are LaneSum values")
+
+
+def lane_start(place: Expr, width: int) -> Expr | None:
+    """The position of lane 0 if the lanes are neighbours in memory, else None."""
+    ((atom,), _) = symbol(LANE, width).terms[0]
+    assert isinstance(atom, Symbol)
+    parts = place.coefficient(atom)
+    return None if parts is None or parts[0] != 1 else parts[1]
+
+
+def vectors_before(place: Expr, width: int) -> Expr | None:
+    """How many whole vectors lie before this position; None if it may be within one."""
+    if any(coefficient % width for _, coefficient in place.terms):
+        return None
+    return Expr.from_terms({m: coefficient // width for m, coefficient in place.terms})
 
 
 def _divisions(index: Expr) -> set[Quotient | Remainder]:

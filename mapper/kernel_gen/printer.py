@@ -42,7 +42,13 @@ from mapper.kernel_gen.scheduled import (
     trip_count,
 )
 from mapper.kernel_gen.split_borders import split_borders
-from mapper.kernel_gen.vector_lanes import into_vectors, vector_registers
+from mapper.kernel_gen.vector_lanes import (
+    copies_in_vectors,
+    into_vectors,
+    vector_arrays,
+    vector_registers,
+    widest_vector,
+)
 from mapper.schedule import Level
 
 _THREAD_IDS = {
@@ -75,6 +81,7 @@ def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedK
         kernel.body, (*kernel.local_buffers, *kernel.global_intermediates, kernel.output)
     )
     body, registers = into_registers(into_vectors(split_borders(kernel.body)))
+    body = copies_in_vectors(body, widest_vector(body))
     printer = _Printer(kernel, body, registers, names, trips)
     loaded = _loaded_globals(kernel.body)
     arguments = _global_buffers(kernel, loaded)
@@ -179,7 +186,10 @@ class _Printer:
         self.depth = 1
         self.registers = registers
         self.vector_registers = vector_registers(body, registers)
-        self.values = ValuePrinter(names, registers, self.vector_registers, self.line)
+        self.vector_arrays = vector_arrays(body, registers)
+        self.values = ValuePrinter(
+            names, registers, self.vector_registers, self.vector_arrays, self.line
+        )
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
@@ -227,8 +237,10 @@ class _Printer:
     def declare(self, buffer: Buffer) -> None:
         name = self.names.of(buffer)
         if buffer.name not in self.registers:
-            suffix = f"[{element_count(buffer)}]" if buffer.dimensions else ""
-            self.line(f"float {name}{suffix};")
+            lanes = self.vector_arrays.get(buffer.name, 1)
+            type_ = "float" if lanes == 1 else f"float{lanes}"
+            suffix = f"[{element_count(buffer) // lanes}]" if buffer.dimensions else ""
+            self.line(f"{type_} {name}{suffix};")
             return
         dimensions = buffer.dimensions
         type_ = "float"

@@ -27,6 +27,8 @@ class Blocking:
     ``unrolled``: the taps of a kernel may be written out one by one; ``unrolled_channels``: the
     channels of a chunk. ``vector_rows``: rows of the image are copied to local memory in vectors.
     ``channelwise``: every filter has one channel, its own, and both are one dimension.
+    ``held``: a chunk of channels goes over all of a work-item's tiles before the next, and the
+    sums of the tiles are held in private memory meanwhile.
     ``contracted``: a product and a sum, of which compilers make one instruction, instead of a
     call of ``fma``.
     """
@@ -48,6 +50,7 @@ class Blocking:
     vector_rows: bool = False
     contracted: bool = False
     channelwise: bool = False
+    held: bool = False
 
     @property
     def shape(self) -> Shape:

@@ -11,6 +11,7 @@ from mapper.rewrites.rules import (
     ChannelLanes,
     ContractSums,
     FlattenPixels,
+    HoldSums,
     ImageToLocal,
     ImageToRegisters,
     PackWeights,
@@ -54,6 +55,7 @@ CHAINS: dict[str, tuple[Rewrite, ...]] = {
     "im2col": (UnrollWindows(), *_TILED),
     "blocked": (*_LONE, PadImage()),
     "blocked-in-place": _LONE,
+    "blocked-bands": (*_LONE, PadImage(), HoldSums()),
     "channelwise": (PackWeights(), ChannelLanes(), UnrollTaps(), ContractSums()),
 }
 """By variant: rewrites in order. Where :class:`FlattenPixels` applies, it comes first."""

@@ -106,11 +106,13 @@ def codes_of(
     run(parallel, "weight_c", "weight_tap", "weight_m", "weight_v")
     run("S", "patch_y", "patch_x", "patch_v")
     run("S", "tap", "tap_m", "tap_v")
+    for stem in ("hold", "wait"):
+        run("S", *(f"{stem}_{label}" for label in _TILE))
     run("S", "r", "p")
     run("S", "m")
     run("S", "v")
-    for map_id in ("zero_v", "weight_v", "tap_v", "slice_v", "start_v", "add_v"):
-        vector(map_id, width, "F")
+    for stem in ("zero", "weight", "tap", "slice", "start", "add", "hold", "wait"):
+        vector(f"{stem}_v", width, "F")
     vector("image_v", values.get("iv", 1), "F")
     vector("v", width, "S")
     vector("patch_v", values.get("pv", 1), "F")

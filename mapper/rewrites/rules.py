@@ -319,6 +319,24 @@ class ContractSums:
         return replace(blocking, contracted=True)
 
 
+@dataclass(frozen=True, slots=True)
+class HoldSums:
+    """Sums of all of a work-item's tiles held in private memory, those of one chunk in registers.
+
+    The chunk's weights serve one tile after the other, a *band*, and stay in the cache nearest to
+    the processor meanwhile. Applies where several filters read a channel; where a work-item has
+    one tile it only adds what is added anyway.
+    """
+
+    name: str = "hold-sums"
+
+    def why_not(self, blocking: Blocking) -> Problem | None:
+        return _once_on_shared(self.name, blocking, blocking.held)
+
+    def apply(self, blocking: Blocking) -> Blocking:
+        return replace(blocking, held=True)
+
+
 def _several_channels(name: str, blocking: Blocking) -> Problem | None:
     channels = blocking.layer.channels // blocking.layer.groups
     if channels == 1:

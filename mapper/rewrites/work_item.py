@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mapper.ast_model.builders import Builder, call, get, identity, to_private
-from mapper.ast_model.index_expr import Expr
+from mapper.ast_model.builders import Builder, call, fill, get, identity, to_private
+from mapper.ast_model.index_expr import Expr, exact_div
 from mapper.ast_model.nodes import Join, Node, Split, Zip
 from mapper.rewrites import operands
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.labelled import Labelled
-from mapper.rewrites.parameters import PV, UC, UT, V
+from mapper.rewrites.parameters import PV, TM, TP, TR, UC, UT, V
 from mapper.rewrites.shape import KW
 
 
@@ -30,14 +30,26 @@ class WorkItem:
         """[r][p][m][v] plus the products of [c][h][w] and [c][tap][m]."""
         build = self.build
         channels = Zip((get(item, 1), get(item, 2)))
-        return Join(
-            build.reduce(
-                lambda acc, both: self.channel(acc, get(both, 0), get(both, 1)),
-                get(item, 0),
-                channels,
-                step="channel",
-                unroll=UC if self.blocking.unrolled_channels else 0,
+
+        def added(start: Node) -> Node:
+            return Join(
+                build.reduce(
+                    lambda acc, both: self.channel(acc, get(both, 0), get(both, 1)),
+                    start,
+                    channels,
+                    step="channel",
+                    unroll=UC if self.blocking.unrolled_channels else 0,
+                )
             )
+
+        if not self.blocking.held:
+            return added(get(item, 0))
+        zeros = fill(0.0, TR, TP, exact_div(TM, V), V)
+        start = build.nest(("hold_r", "hold_p", "hold_m", "hold_v"), identity, zeros)
+        return build.nest(
+            ("wait_r", "wait_p", "wait_m", "wait_v"),
+            lambda pair: call("add", get(pair, 0), get(pair, 1)),
+            build.zip_nd(4, get(item, 0), added(to_private(start))),
         )
 
     def channel(self, acc: Node, patch: Node, weights: Node) -> Node:

@@ -77,7 +77,11 @@ def cpu(
     from nestmap.kernel_bench.libraries import PEERS_PYTHON, LibraryProcess
     from nestmap.kernel_bench.record_files import device_folder, read_records
     from nestmap.kernel_bench.tuning_stage import chosen_layers
-    from nestmap.tuning.starting_points import DEPTHWISE_VARIANT, PROCESSOR_VARIANTS
+    from nestmap.tuning.starting_points import (
+        BAND_VARIANT,
+        DEPTHWISE_VARIANT,
+        PROCESSOR_VARIANTS,
+    )
     from worker.devices.facts import device_facts
     from worker.devices.opencl import profile_of
     from worker.measuring.loaded_plan import open_session
@@ -90,7 +94,7 @@ def cpu(
         run_search(
             chosen,
             device,
-            tuple(variant or (*PROCESSOR_VARIANTS, DEPTHWISE_VARIANT)),
+            tuple(variant or (*PROCESSOR_VARIANTS, BAND_VARIANT, DEPTHWISE_VARIANT)),
             (tune, candidates),
             1,
             journal or out.with_suffix(".journal.ndjson"),

@@ -192,8 +192,9 @@ class BlockedProposals:
     @cached_property
     def _lone_tiles(self) -> list[dict[str, int]]:
         """Every choice that is worth a check where work-items work alone: so few of all draws are
-        that drawing would seldom find the best. Empty for groups, and where there are too many."""
-        if self._family is Family.GROUPS:
+        that drawing would seldom find the best. Empty for groups and bands of tiles, and where
+        there are too many."""
+        if self._family is Family.GROUPS or self._blocking.held:
             return []
         names = [name for name in self._domains if name not in _FOLLOWING]
         domains = [
@@ -210,7 +211,7 @@ class BlockedProposals:
         """What a candidate is likely to cost beside others of this layer."""
         if self._family is Family.GROUPS:
             return tile_cost(self._shape, self._profile, values)
-        return lone_cost(self._shape, values)
+        return lone_cost(self._shape, values, held=self._blocking.held)
 
     def _parent(self) -> dict[str, int]:
         best = self._found[:ELITE]
@@ -256,8 +257,13 @@ class BlockedProposals:
         """The values with what follows from others; None for what is not worth a check."""
         v = dict(values)
         if self._family is Family.SINGLE:
-            # A work-item that works alone makes all of its group's tile.
-            v |= {"bm": v["tm"], "th": v["tr"], "tw": v["tp"], "mi": 1}
+            # A work-item that works alone makes all of its group's tile, one of its own unless
+            # sums are held, which pays where several wait.
+            v |= {"bm": v["tm"], "mi": 1}
+            if not self._blocking.held:
+                v |= {"th": v["tr"], "tw": v["tp"]}
+            elif v["th"] * v["tw"] == v["tr"] * v["tp"]:
+                return None
         low, high = _ACCUMULATORS[self._family]
         if not low <= v["tr"] * v["tp"] * v["tm"] <= high:
             return None

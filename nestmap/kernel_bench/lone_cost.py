@@ -24,12 +24,15 @@ _SPILLED = 4
 _RELOADED = 0.35
 #: What a tap of a channel costs whatever its tile is.
 _STARTED = 0.5
+#: Cycles for a sum that is held in memory: it is loaded, added to and stored once for each chunk.
+_HELD = 1.5
 #: A loop over taps whose places are no constants.
 _ROLLED = 1.3
 
 
-def lone_cost(shape: Shape, v: Mapping[str, int]) -> float:
-    """Cycles of a core for one multiply-add of a layer with these tuning parameters."""
+def lone_cost(shape: Shape, v: Mapping[str, int], *, held: bool = False) -> float:
+    """Cycles of a core for one multiply-add of a layer with these tuning parameters; sums of other
+    tiles may be ``held`` in memory while a chunk of channels is added."""
     layer = shape.computed
     vectors, pixels = v["tm"] // v["v"], v["tr"] * v["tp"]
     sums = vectors * pixels
@@ -38,6 +41,8 @@ def lone_cost(shape: Shape, v: Mapping[str, int]) -> float:
     cycles = _STARTED + max(sums / _A_CYCLE, (read + vectors) / _A_CYCLE, _LATENCY)
     cycles += _SPILLED * max(0, sums - _SUMS_IN_REGISTERS)
     cycles += _RELOADED * min(vectors, max(0, sums + vectors - _SUMS_IN_REGISTERS))
+    if held:
+        cycles += _HELD * sums / (v["bc"] * layer.kernel_height * layer.kernel_width)
     if layer.kernel_height * layer.kernel_width > 1 and not v.get("ut"):
         cycles *= _ROLLED
     rows = shape.output_height + v["rho_y"]

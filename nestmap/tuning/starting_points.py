@@ -17,7 +17,7 @@ from mapper.pipeline import Subject
 from mapper.rewrites.catalogue import CHAINS
 from mapper.rewrites.families import Family, family_of
 from mapper.solver.space import Space
-from mapper.tuning_records import records_of, shipped_records
+from mapper.tuning_records import best_record, records_of, shipped_records
 from mapper.variants import VARIANTS
 from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 from nestmap.kernel_bench.proposals import readable
@@ -27,6 +27,8 @@ from nestmap.kernel_bench.record_files import device_folder
 PROCESSOR_VARIANTS = ("blocked", "blocked-in-place")
 #: As these, where every filter has a channel of its own.
 DEPTHWISE_VARIANT = "channelwise"
+#: As these, for a band of tiles: worth a search of its own where weights are many.
+BAND_VARIANT = "blocked-bands"
 #: Candidates of a family for each variant of a layer.
 STARTING_CANDIDATES = 6
 _SEED = 0
@@ -36,14 +38,17 @@ def tuned_variants(facts: Mapping[str, str], layer: LayerSpec | None = None) -> 
     """The variants of a layer that are tuned on a device unless others are asked for.
 
     Of a ``layer`` those that compute it: ``high-level``, which computes all, where none of the
-    others does; and ``channelwise`` on a processor where it is depthwise.
+    others does; ``channelwise`` on a processor where it is depthwise; and first the variant of its
+    fastest record on the device.
     """
     lone = family_of(facts) is Family.SINGLE
     names = (*(PROCESSOR_VARIANTS if lone else ()), "direct", "partial")
     if layer is None:
         return names
     depthwise = (DEPTHWISE_VARIANT,) if lone else ()
-    found = tuple(n for n in (*depthwise, *names) if VARIANTS[n].applies(layer) is None)
+    best = best_record(shipped_records(device_folder(facts)), layer)
+    wanted = dict.fromkeys((*((best.variant,) if best else ()), *depthwise, *names))
+    found = tuple(n for n in wanted if n in VARIANTS and VARIANTS[n].applies(layer) is None)
     return found or ("high-level",)
 
 

@@ -151,7 +151,9 @@ def candidates(
     """Samples of the solver; of blocked variants candidates as a search proposes them."""
     if variant not in CHAINS or subject.layer is None:
         return sample(space, count, seed, watch=Watch(SolveLimits(time_s=_SOLVE_S)))
-    family = Family.SINGLE if variant in ("blocked", "channelwise") else Family.GROUPS
+    family = (
+        Family.SINGLE if variant in ("blocked", "blocked-bands", "channelwise") else Family.GROUPS
+    )
     proposals = BlockedProposals(
         subject.layer, variant, subject, space, profile, family, seed, smallest_group=1
     )

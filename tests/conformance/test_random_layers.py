@@ -74,7 +74,11 @@ IN_BLOCKS = [
 
 # How a result is written and how the image is copied: the other variants read as these do.
 VARIANTS_IN_BLOCKS = [
-    *((layer, variant) for layer in IN_BLOCKS for variant in ("high-level", "blocked")),
+    *(
+        (layer, variant)
+        for layer in IN_BLOCKS
+        for variant in ("high-level", "blocked", "blocked-bands")
+    ),
     (IN_BLOCKS[0], "tiled"),
     (IN_BLOCKS[1], "im2col"),
 ]
@@ -90,8 +94,9 @@ def test_kernels_of_blocks_of_channels_are_right(
 
 
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
-def test_a_kernel_of_blocks_of_channels_is_clean_in_oclgrind(device: MeasuringChild):
-    judge_in_oclgrind(case_of(replace(IN_BLOCKS[0], layout=Layout.NCHW16C)), "blocked", device)
+@pytest.mark.parametrize("variant", ["blocked", "blocked-bands"])
+def test_a_kernel_of_blocks_of_channels_is_clean_in_oclgrind(variant: str, device: MeasuringChild):
+    judge_in_oclgrind(case_of(replace(IN_BLOCKS[0], layout=Layout.NCHW16C)), variant, device)
 
 
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")

@@ -22,6 +22,7 @@ from mapper.rewrites.rules import (
     ChannelLanes,
     ContractSums,
     FlattenPixels,
+    HoldSums,
     ImageToLocal,
     ImageToRegisters,
     PackWeights,
@@ -49,6 +50,7 @@ REWRITES: tuple[Rewrite, ...] = (
     WeightsToRegisters(by_row=True),
     SliceChannels(),
     SplitChannels(),
+    HoldSums(),
 )
 
 

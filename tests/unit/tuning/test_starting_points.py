@@ -10,9 +10,12 @@ import pytest
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import ParameterVariable
 from mapper.constraint_rules.rule import Mode
+from mapper.layer_sets import layer_of_name
+from mapper.layer_spec import Layout
 from mapper.pipeline import choices_of, derive_space, subject_of_layer
 from mapper.profiles import load_profile
 from mapper.solver.space import check
+from mapper.tuning_records import best_record, shipped_records
 from nestmap.tuning.starting_points import (
     STARTING_CANDIDATES,
     starting_candidates,
@@ -37,6 +40,15 @@ def test_of_a_layer_the_variants_that_compute_it_are_tuned() -> None:
     depthwise = replace(TINY, groups=TINY.channels, filters=TINY.channels)
     assert tuned_variants(CPU, depthwise) == ("channelwise", "blocked", "blocked-in-place")
     assert tuned_variants(GPU, depthwise) == ("high-level",)
+
+
+def test_the_variant_of_a_layers_fastest_record_is_tuned_first() -> None:
+    h200 = GPU | {"device.name": "NVIDIA H200"}
+    layer = replace(layer_of_name("vgg16/17"), layout=Layout.NCHW)
+    best = best_record(shipped_records("h200"), layer)
+    assert best is not None
+    assert tuned_variants(h200, layer) == (best.variant,)
+    assert tuned_variants(GPU, layer) == ("high-level",), "nothing is known of it there"
 
 
 @pytest.mark.parametrize(("variant", "facts"), [("blocked", CPU), ("tiled", GPU)])
