@@ -26,6 +26,10 @@ _RELOADED = 0.35
 _STARTED = 0.5
 #: Cycles for a sum that is held in memory: it is loaded, added to and stored once for each chunk.
 _HELD = 1.5
+#: Cycles for a vector of weights that comes from the second cache, and bytes of a chunk's weights
+#: that stay in the first (32 KiB of it here, beside pixels and sums).
+_FROM_AFAR = 2.0
+_NEAR_BYTES = 20_480
 #: A loop over taps whose places are no constants.
 _ROLLED = 1.3
 
@@ -42,7 +46,11 @@ def lone_cost(shape: Shape, v: Mapping[str, int], *, held: bool = False) -> floa
     cycles += _SPILLED * max(0, sums - _SUMS_IN_REGISTERS)
     cycles += _RELOADED * min(vectors, max(0, sums + vectors - _SUMS_IN_REGISTERS))
     if held:
-        cycles += _HELD * sums / (v["bc"] * layer.kernel_height * layer.kernel_width)
+        taps = layer.kernel_height * layer.kernel_width
+        tiles = v["th"] * v["tw"] // pixels
+        near = v["bc"] * taps * v["tm"] * 4 <= _NEAR_BYTES
+        cycles += _HELD * sums / (v["bc"] * taps)
+        cycles += _FROM_AFAR * vectors / (tiles if near else 1)
     if layer.kernel_height * layer.kernel_width > 1 and not v.get("ut"):
         cycles *= _ROLLED
     rows = shape.output_height + v["rho_y"]
