@@ -1,4 +1,4 @@
-"""What a model of one core holds of sums that wait in memory while a chunk goes over other tiles."""
+"""What a model of one core holds of sums that wait in memory while a chunk serves other tiles."""
 
 from __future__ import annotations
 
