@@ -107,6 +107,9 @@ def _over_neighbours(store: Store, variable: Symbol) -> bool:
         and not any(variable.name in guard.index.names() for guard in guards)
         and all(step(load.buffer, load.indices) in (0, 1) for load in loads(store.value))
         and not any(load.buffer.name == store.buffer.name for load in loads(store.value))
+        # Lanes of a sum over lanes have the name that this loop would get.
+        and not any(LANE in guard.index.names() for guard in guards)
+        and not any(LANE in i.names() for load in loads(store.value) for i in load.indices)
     )
 
 
@@ -129,7 +132,8 @@ def vector_arrays(body: tuple[Scheduled, ...], registers: frozenset[str]) -> dic
             return
         if buffer.name in registers:
             return
-        start = lane_start(flat_index(buffer, indices), width) if width > WIDEST else None
+        fits = width in VECTOR_WIDTHS and width > WIDEST
+        start = lane_start(flat_index(buffer, indices), width) if fits else None
         whole = start is not None and vectors_before(start, width) is not None
         if not whole or widths.setdefault(buffer.name, width) != width:
             mixed.add(buffer.name)

@@ -262,7 +262,9 @@ class BlockedProposals:
             v |= {"bm": v["tm"], "mi": 1}
             if not self._blocking.held:
                 v |= {"th": v["tr"], "tw": v["tp"]}
-            elif v["th"] * v["tw"] == v["tr"] * v["tp"]:
+            elif v["th"] * v["tw"] == v["tr"] * v["tp"] and (
+                max(self._domains["th"]) * max(self._domains["tw"]) > 1
+            ):
                 return None
         low, high = _ACCUMULATORS[self._family]
         if not low <= v["tr"] * v["tp"] * v["tm"] <= high:
