@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from math import isfinite
@@ -161,6 +162,7 @@ def record_devices() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in root.iterdir() if entry.is_dir()))
 
 
+@lru_cache(maxsize=8)
 def shipped_records(device: str) -> tuple[TuningRecord, ...]:
     """All records that are shipped for a device, in the order of their files; none for others."""
     if device not in record_devices():

@@ -17,7 +17,7 @@ from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import DeviceProfile
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject, derive_space, generate_kernels, subject_of_layer
-from mapper.rewrites.catalogue import CHAINS
+from mapper.rewrites.catalogue import CHAINS, LONE_VARIANTS
 from mapper.rewrites.families import Family
 from mapper.solver.space import Space
 from mapper.variants import VARIANTS
@@ -83,7 +83,7 @@ def _assignments(
         return list(sample(space, count, seed))
     from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 
-    family = Family.SINGLE if subject.variant.startswith("blocked") else Family.GROUPS
+    family = Family.SINGLE if subject.variant in LONE_VARIANTS else Family.GROUPS
     proposals = BlockedProposals(
         subject.layer, subject.variant, subject, space, device, family, seed
     )

@@ -22,19 +22,19 @@ from mapper.kernel_gen.c_values import VECTOR_WIDTHS, stored_as_half
 from mapper.kernel_gen.scheduled import Scheduled, flat_index
 
 #: The widest vector that every device writes at once.
-WIDEST = 4
+WIDEST_EVERYWHERE = 4
 
 
 def joined(statements: Sequence[Scheduled], vectors: Mapping[str, int]) -> tuple[int, Value | None]:
     """How many of these, from the first on, are stores to neighbours: the width of a vector, or 1
     for all else. With it the value whose lanes they store, where there is one.
 
-    No more than :data:`WIDEST`, but for what is kept in ``vectors`` (private buffers with their
-    width) and need not be taken apart.
+    No more than :data:`WIDEST_EVERYWHERE`, but for what is kept in ``vectors`` (private buffers
+    with their width) and need not be taken apart.
     """
     row: list[Store] = []
     places: list[Expr] = []
-    for statement in statements[: max([WIDEST, *vectors.values()])]:
+    for statement in statements[: max([WIDEST_EVERYWHERE, *vectors.values()])]:
         if not isinstance(statement, Store) or not _is_plain(statement):
             break
         place = flat_index(statement.buffer, statement.indices)
@@ -48,7 +48,7 @@ def joined(statements: Sequence[Scheduled], vectors: Mapping[str, int]) -> tuple
         if width > len(row):
             continue
         whole = _lanes_of([unrounded(store) for store in row[:width]], vectors)
-        if width <= WIDEST or whole is not None:
+        if width <= WIDEST_EVERYWHERE or whole is not None:
             return width, whole
     return 1, None
 

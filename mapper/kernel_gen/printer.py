@@ -42,13 +42,8 @@ from mapper.kernel_gen.scheduled import (
     trip_count,
 )
 from mapper.kernel_gen.split_borders import split_borders
-from mapper.kernel_gen.vector_lanes import (
-    copies_in_vectors,
-    into_vectors,
-    vector_arrays,
-    vector_registers,
-    widest_vector,
-)
+from mapper.kernel_gen.vector_copies import copies_in_vectors
+from mapper.kernel_gen.vector_lanes import into_vectors, vector_arrays, vector_registers
 from mapper.schedule import Level
 
 _THREAD_IDS = {
@@ -81,7 +76,7 @@ def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedK
         kernel.body, (*kernel.local_buffers, *kernel.global_intermediates, kernel.output)
     )
     body, registers = into_registers(into_vectors(split_borders(kernel.body)))
-    body = copies_in_vectors(body, widest_vector(body))
+    body = copies_in_vectors(body, registers)
     printer = _Printer(kernel, body, registers, names, trips)
     loaded = _loaded_globals(kernel.body)
     arguments = _global_buffers(kernel, loaded)

@@ -60,6 +60,9 @@ CHAINS: dict[str, tuple[Rewrite, ...]] = {
 }
 """By variant: rewrites in order. Where :class:`FlattenPixels` applies, it comes first."""
 
+LONE_VARIANTS = frozenset(name for name, chain in CHAINS.items() if ContractSums() in chain)
+"""Those for work-items that work alone, each on the vectors of a processor's core."""
+
 
 def blocking_of(layer: LayerSpec, variant: str) -> Blocking:
     """The mid-level form of a layer in a variant; InputError if a rewrite does not apply."""

@@ -35,6 +35,7 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
     """Candidates as items, the studies that they are of and the next state in the end."""
     request = read_propose(envelope)
     variants = [_variant(request, name, context) for name in request.run.variants]
+    _require_same_programs(variants, request.known.state)
     sizes = _batch_sizes(request.known.state)
     profile = variants[0].part.request.device
     search = context.searches.take(request.key, sizes)
@@ -64,6 +65,7 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
                 "batches": [*sizes, len(batch)],
                 "workloads": state.known,
                 "programs": [variant.program_hash for variant in variants],
+                "variants": list(request.run.variants),
             },
             "report": {"refused": search.refused[refused_before:]},
         }
@@ -99,6 +101,20 @@ def _variant(request: ProposeRequest, name: str | None, context: Context) -> Var
     part = known.part(request.run.restrictions, True, context.watch)
     program_hash = content_hash(canonical_json(subject.to_json()))
     return Variant(subject, part, program_hash)
+
+
+def _require_same_programs(variants: Sequence[Variant], state: JsonObject) -> None:
+    """InputError where the run was begun with other programs: outcomes are kept by their places."""
+    begun = state.get("programs")
+    if begun is not None and begun != [variant.program_hash for variant in variants]:
+        raise InputError(
+            Problem(
+                "/history/state/programs",
+                "the run was begun with other programs, by another version of nestmap",
+                str(begun)[:80],
+                "begin a new run: what this one has measured is kept, and a run can learn from it",
+            )
+        )
 
 
 def _batch_sizes(state: JsonObject) -> list[int]:

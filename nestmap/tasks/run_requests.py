@@ -16,6 +16,7 @@ from mapper.layer_sets import layer_of_name
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Outcome
 from mapper.profiles import profile_names
+from mapper.variants import VARIANTS
 from nestmap.kernel_bench.record_files import device_folder
 from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts, read_mode
 from nestmap.tuning.policy import DEFAULT_TIMEOUTS, TUNING_PROTOCOL, TimeoutPolicy
@@ -105,27 +106,34 @@ def read_propose(envelope: Envelope) -> ProposeRequest:
     if not isinstance(spool, str) or not Path(spool).is_dir():
         raise InputError(Problem("/spool", "not a folder", kind_of(spool), "a folder's path"))
     facts = _facts(device.get("facts", {}))
-    request = read_run(run, facts)
+    known_state = history.get("state")
+    state = cast("JsonObject", known_state) if isinstance(known_state, dict) else {}
+    request = read_run(run, facts, _settled(state))
     key = json.dumps([envelope.fields.get("run_id"), run, device], sort_keys=True)
     return ProposeRequest(
         request,
         _profile(device.get("profile"), facts),
         facts,
-        _known(history, len(request.variants)),
+        _known(history, state, len(request.variants)),
         count,
         Path(spool),
         key,
     )
 
 
-def read_run(value: JsonObject, facts: Mapping[str, str]) -> RunRequest:
-    """A run's request for a device of these facts; InputError points below ``/run``."""
+def read_run(
+    value: JsonObject, facts: Mapping[str, str], settled: tuple[str | None, ...] = ()
+) -> RunRequest:
+    """A run's request for a device of these facts; InputError points below ``/run``.
+
+    ``settled`` are the variants that the run's first proposal chose, if it has been made.
+    """
     reader = JsonReader()
     reader.object(value, "/run", (SUBJECT,), (*OWN_FIELDS, *OTHER_FIELDS))
     subject = value.get("subject")
     if not isinstance(subject, dict):
         reader.fail("/run/subject", "not a subject", kind_of(subject), "an object")
-    variants = _variants(reader, value, subject, facts)
+    variants = _variants(reader, value, subject, facts, settled)
     seed = value.get("seed", 0)
     if reader.integer(seed, "/run/seed") is None or not 0 <= cast("int", seed) < 2**63:
         reader.fail("/run/seed", "out of range", kind_of(seed), "0 to 2^63 - 1")
@@ -161,12 +169,30 @@ def read_run(value: JsonObject, facts: Mapping[str, str]) -> RunRequest:
     )
 
 
+def _settled(state: JsonObject) -> tuple[str | None, ...]:
+    """The variants that were chosen when the run began. Outcomes are kept by their places, and
+    what would be chosen today depends on the records that are shipped today."""
+    value = state.get("variants", [])
+    names = cast("list[object]", value) if isinstance(value, list) else [value]
+    if any(name is not None and name not in VARIANTS for name in names):
+        raise InputError(
+            Problem("/history/state/variants", "not variants", str(value)[:80], ", ".join(VARIANTS))
+        )
+    return tuple(cast("list[str | None]", names))
+
+
 def _variants(
-    reader: JsonReader, value: JsonObject, subject: object, facts: Mapping[str, str]
+    reader: JsonReader,
+    value: JsonObject,
+    subject: object,
+    facts: Mapping[str, str],
+    settled: tuple[str | None, ...],
 ) -> tuple[str | None, ...]:
     given = value.get("variants")
     if not _is_layer(subject):
         return (None,)
+    if given is None and settled:
+        return settled
     if given is None:
         return tuned_variants(facts, _layer_of(cast("JsonObject", subject)))
     names = reader.items(given, "/run/variants", reader.text)
@@ -238,7 +264,7 @@ def _profile(value: object, facts: Mapping[str, str]) -> object:
     )
 
 
-def _known(history: JsonObject, variants: int) -> Known:
+def _known(history: JsonObject, state: JsonObject, variants: int) -> Known:
     outcomes: dict[Place, Outcome] = {}
     for number, entry in enumerate(_entries(history, "measured", 3)):
         try:
@@ -248,13 +274,7 @@ def _known(history: JsonObject, variants: int) -> Known:
                 Problem(f"/history/measured/{number}", "not an outcome", str(error)[:200])
             ) from error
     lost = frozenset(_place(entry, variants) for entry in _entries(history, "lost", 2))
-    state = history.get("state")
-    return Known(
-        outcomes,
-        lost,
-        cast("JsonObject", state) if isinstance(state, dict) else {},
-        _earlier(history.get("earlier", [])),
-    )
+    return Known(outcomes, lost, state, _earlier(history.get("earlier", [])))
 
 
 def _earlier(value: object) -> tuple[Earlier, ...]:

@@ -31,7 +31,7 @@ from mapper.pipeline import (
     generate_kernels,
     subject_of_layer,
 )
-from mapper.rewrites.catalogue import CHAINS
+from mapper.rewrites.catalogue import CHAINS, LONE_VARIANTS
 from mapper.rewrites.families import Family
 from mapper.solver.limits import SolveLimits, Watch
 from mapper.solver.sampling import sample
@@ -49,6 +49,7 @@ VARIANTS: dict[str, frozenset[str]] = {
     "tiled-reread": frozenset(),
     "im2col": frozenset(),
     "blocked": frozenset(),
+    "blocked-bands": frozenset(),
 }
 SEED = 20
 MAPPINGS = 2
@@ -151,9 +152,7 @@ def candidates(
     """Samples of the solver; of blocked variants candidates as a search proposes them."""
     if variant not in CHAINS or subject.layer is None:
         return sample(space, count, seed, watch=Watch(SolveLimits(time_s=_SOLVE_S)))
-    family = (
-        Family.SINGLE if variant in ("blocked", "blocked-bands", "channelwise") else Family.GROUPS
-    )
+    family = Family.SINGLE if variant in LONE_VARIANTS else Family.GROUPS
     proposals = BlockedProposals(
         subject.layer, variant, subject, space, profile, family, seed, smallest_group=1
     )

@@ -144,8 +144,13 @@ def test_interpreter_and_kernels_give_what_torch_gives(
     cases: list[Case], variant: str, plain_device: MeasuringChild
 ):
     # Variants that leave something out of another's chain take some of the samples each.
-    halves = {"tiled-reread": cases[::2], "im2col": cases[::4], "blocked": cases[1::2]}
-    chosen = halves.get(variant, cases)
+    shares = {
+        "tiled-reread": cases[::2],
+        "im2col": cases[::4],
+        "blocked": cases[1::2],
+        "blocked-bands": cases[2::4],
+    }
+    chosen = shares.get(variant, cases)
     for case in chosen:
         judge_variant(case, variant, plain_device)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nestmap.tasks import run_requests
 from tests.unit.farm.simulated_boards import FACTS, LAYER, recorded
 from tests.unit.tasks.child_replies import ask, fresh
 from worker.measuring.wire import outcome_to_json
@@ -133,6 +134,42 @@ def test_the_analytic_strategy_begins_with_what_it_predicts(tmp_path: Path):
         for strategy in ("guided", "analytic")
     )
     assert guided != analytic
+
+
+def test_a_run_keeps_its_variants_whatever_records_are_shipped_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Outcomes are kept by the places of variants, which a new record would have changed."""
+    of_the_device: dict[str, Any] = {"run": {"variants": None}, "count": 6}
+    names = ("direct", "high-level", "partial")
+    monkeypatch.setattr(run_requests, "tuned_variants", lambda *_: names)
+    first, reply = propose(tmp_path, **of_the_device)
+    state, measured = reply.end["state"], outcomes(first)
+    expected, undisturbed = propose(tmp_path, None, state, measured, **of_the_device)
+    monkeypatch.setattr(run_requests, "tuned_variants", lambda *_: names[::-1])
+    found, other = propose(tmp_path, None, state, measured, **of_the_device)
+    assert [study["variant"] for study in other.end["studies"]] == list(names)
+    assert ids(found) == ids(expected) and other.end == undisturbed.end
+
+
+@pytest.mark.parametrize(
+    ("changed", "path", "message"),
+    [
+        ({"programs": ["0" * 64]}, "/history/state/programs", "another version of nestmap"),
+        ({"variants": ["tall"]}, "/history/state/variants", "not variants"),
+    ],
+)
+def test_a_run_does_not_go_on_with_other_programs_than_it_was_begun_with(
+    tmp_path: Path, changed: dict[str, Any], path: str, message: str
+):
+    _, reply = propose(tmp_path)
+    problem = ask(
+        None, kind="propose", run_id="run", run=RUN, spool=str(tmp_path),
+        device={"profile": "pocl", "facts": FACTS},
+        history={"state": reply.end["state"] | changed},
+    ).problem  # fmt: skip
+    (found,) = problem["problems"]
+    assert found["field"] == path and message in found["message"]
 
 
 def test_candidates_do_not_depend_on_what_of_the_last_batch_is_measured(tmp_path: Path):

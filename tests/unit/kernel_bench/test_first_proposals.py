@@ -147,3 +147,12 @@ def first_with(layer: LayerSpec, width: int) -> tuple[Quest, Assignment]:
     )
     vectors = ParameterVariable("v")
     return wanted, next(one for one in proposals.propose(24) if one[vectors] == width)
+
+
+def test_bands_of_one_tile_are_proposed_where_a_layer_has_no_more() -> None:
+    one_row = LayerSpec(channels=32, height=1, width=1, filters=16, kernel_height=1, kernel_width=1)
+    wanted = quest(one_row, "blocked-bands", load_profile("pocl"))
+    proposals = BlockedProposals(
+        one_row, "blocked-bands", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0
+    )
+    assert len(proposals.propose(2)) == 2

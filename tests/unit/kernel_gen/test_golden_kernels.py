@@ -48,6 +48,7 @@ def test_kernels_read_as_they_did(golden: Callable[[str, str], None], name: str)
         ("tiled_split", ("k_partial_sums", "i_split", "r_part")),
         ("blocked_in_place_ragged", ("inside_1", "if (i_")),
         ("blocked_bias_relu", ("g_bias", "fmax(")),
+        ("blocked_bands", ("float16 p_sum[96]", "p_sum[f_item_mo*12] + p_sum2_0_0_0", "fmax(")),
         ("tiled_half", ("vload_half(", "vstore_half_rte(", "const half *restrict g_image")),
         ("tiled_pointwise", ("c_kh = 1, c_kw = 1",)),
         ("blocked_depthwise", ("c_G = 4, c_C = 1",)),

@@ -1,4 +1,5 @@
-"""Private arrays are read and written by vload and vstore, never through pointers to vectors.
+"""Private arrays of floats are read and written by vload and vstore, never through pointers to
+vectors. (Of those that are accessed in whole vectors only, see test_vector_copies.)
 
 PoCL 3.0-rc2 (LLVM 14) lost accumulators that were stored through such a pointer. The kernel below
 was one of them: right in Oclgrind and without optimisation, wrong on PoCL.

@@ -49,6 +49,13 @@ def test_the_variant_of_a_layers_fastest_record_is_tuned_first() -> None:
     assert best is not None
     assert tuned_variants(h200, layer) == (best.variant,)
     assert tuned_variants(GPU, layer) == ("high-level",), "nothing is known of it there"
+    pocl = CPU | {"platform.version": "OpenCL 2.0 pocl 3.0-rc2"}
+    in_place = next(
+        r.layer for r in shipped_records("pocl")
+        if best_record(shipped_records("pocl"), r.layer) is r and r.variant == "blocked-in-place"
+    )  # fmt: skip
+    assert tuned_variants(CPU, in_place)[:2] == ("blocked", "blocked-in-place")
+    assert tuned_variants(pocl, in_place)[:2] == ("blocked-in-place", "blocked")
 
 
 @pytest.mark.parametrize(("variant", "facts"), [("blocked", CPU), ("tiled", GPU)])
