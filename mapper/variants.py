@@ -129,6 +129,10 @@ VARIANTS: dict[str, Variant] = {
             "blocked-bands",
             "blocked, a chunk of channels for a band of tiles whose sums are held meanwhile",
         ),
+        _blocked(
+            "blocked-bands-in-place",
+            "blocked-bands, from the image as it is: for one that needs no border",
+        ),
         _blocked("channelwise", "depthwise layers, channels in the lanes of vectors (CPUs)"),
     )
 }

@@ -56,6 +56,7 @@ CHAINS: dict[str, tuple[Rewrite, ...]] = {
     "blocked": (*_LONE, PadImage()),
     "blocked-in-place": _LONE,
     "blocked-bands": (*_LONE, PadImage(), HoldSums()),
+    "blocked-bands-in-place": (*_LONE, HoldSums()),
     "channelwise": (PackWeights(), ChannelLanes(), UnrollTaps(), ContractSums()),
 }
 """By variant: rewrites in order. Where :class:`FlattenPixels` applies, it comes first."""

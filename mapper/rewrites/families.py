@@ -26,8 +26,10 @@ def family_of(facts: Mapping[str, str]) -> Family:
     return Family.SINGLE if facts.get("device.kind") == "cpu" else Family.GROUPS
 
 
-#: Beside tuning parameters: work-items of a group, where each makes a tile of its own.
+#: Beside tuning parameters: work-items of a group, where each makes a tile of its own; or
+#: :data:`ROW`, where one alone makes a row of tiles.
 LINE = "line"
+ROW = 0
 _THREADS = ("k", "w", "mo", "y", "x", "mi")
 _TILE = ("r", "p", "m", "cell", "v")
 
@@ -43,10 +45,10 @@ def codes_of(
     """A code for each map of a program that :func:`mapper.rewrites.lowering.program_of` made.
 
     ``values`` of the tuning parameters: vector codes are as wide as the vectors. With :data:`LINE`
-    among them, work-items that work alone stand in groups of so many. With ``flat_copy`` all
-    elements of an image tile are shared out among work-items, else those of one channel after the
-    other. With ``vector_pads`` a block's channels, which are padded together, are a vector where
-    they are as many as one holds: then they have to be neighbours in the image.
+    among them, work-items that work alone stand in groups of so many, or make a row each. With
+    ``flat_copy`` all elements of an image tile are shared out among work-items, else those of one
+    channel after the other. With ``vector_pads`` a block's channels, which are padded together, are
+    a vector where they are as many as one holds: then they have to be neighbours in the image.
     """
     nested = {str(item.id): item for item in maps}
     present = nested.keys()
@@ -84,10 +86,15 @@ def codes_of(
     if vector_pads and innermost and nested["pad_channel"].trip.constant == width:
         vector("pad_channel", width, "F")
     run("G0", "sum_n", "sum_gm", "sum_h", "sum_w")
-    alone = "G" if values.get(LINE, 1) > 1 else "W"
+    line = values.get(LINE, 1)
+    alone = "G" if line > 1 else "W"
     run(f"{alone}2", "split")
     run(f"{alone}1", "group", "block")
-    run(f"{alone}0", "image", "tile_y", "tile_x")
+    if line == ROW:
+        run(f"{alone}0", "image", "tile_y")
+        run("S", "tile_x")
+    else:
+        run(f"{alone}0", "image", "tile_y", "tile_x")
     for stem in ("zero", "item", "slice", "out"):
         threads = tuple(f"{stem}_{label}" for label in _THREADS)
         tile = in_order(f"{stem}_{label}" for label in _TILE)

@@ -154,12 +154,13 @@ class _Lowering:
     @property
     def padded_order(self) -> tuple[str, ...]:
         in_blocks = ("g", "n", "blocks", "h", "w", "in_block")
-        match self.shape.layer.layout:
+        layer = self.shape.layer
+        match layer.layout:
             case Layout.NCHW:
                 return ("g", "n", "c", "h", "w")
-            case Layout.NCHW16C:
+            case Layout.NCHW16C if layer.channels >= CHANNEL_BLOCK:
                 return in_blocks
-            case Layout.NHWC:
+            case _:
                 # Pixels with all their channels are a power of two apart in many layers, and then
                 # share few places of a cache; whole blocks are copied in vectors.
                 whole = self.channel_block == CHANNEL_BLOCK

@@ -44,6 +44,10 @@ def cpu(
     forbid: TuneForbidOption = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     layout: LayoutOption = "NCHW",
+    border: Annotated[
+        bool,
+        typer.Option("--bordered", help="Every image has its padding already, for all alike."),
+    ] = False,
     records: RecordsOption = Path("out/records"),
     journal: JournalOption = None,
     peers: Annotated[
@@ -76,9 +80,9 @@ def cpu(
     from nestmap.kernel_bench.cpu_file import cpu_columns, cpu_rows, cpu_summary, cpu_value
     from nestmap.kernel_bench.libraries import PEERS_PYTHON, LibraryProcess
     from nestmap.kernel_bench.record_files import device_folder, read_records
-    from nestmap.kernel_bench.tuning_stage import chosen_layers
+    from nestmap.kernel_bench.tuning_stage import bordered, chosen_layers
     from nestmap.tuning.starting_points import (
-        BAND_VARIANT,
+        BAND_VARIANTS,
         DEPTHWISE_VARIANT,
         PROCESSOR_VARIANTS,
     )
@@ -87,6 +91,8 @@ def cpu(
     from worker.measuring.loaded_plan import open_session
 
     chosen = [in_layout(layer, layout) for layer in chosen_layers(layers or ["vgg16"])]
+    if border:
+        chosen = [bordered(layer) for layer in chosen]
     python = peers_python or PEERS_PYTHON
     by_hand = BY_HAND in (peers or ())
     wanted = _wanted([name for name in peers if name != BY_HAND] if peers else None, python)
@@ -94,7 +100,7 @@ def cpu(
         run_search(
             chosen,
             device,
-            tuple(variant or (*PROCESSOR_VARIANTS, BAND_VARIANT, DEPTHWISE_VARIANT)),
+            tuple(variant or (*PROCESSOR_VARIANTS, *BAND_VARIANTS, DEPTHWISE_VARIANT)),
             (tune, candidates),
             1,
             journal or out.with_suffix(".journal.ndjson"),

@@ -27,7 +27,7 @@ from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject, assignment_to_json
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.catalogue import blocking_of
-from mapper.rewrites.families import LINE, Family, codes_of
+from mapper.rewrites.families import LINE, ROW, Family, codes_of
 from mapper.schedule import PARALLEL_CODES, ScheduleCode
 from mapper.solver.space import Space, check
 from nestmap.kernel_bench.lone_cost import lone_cost
@@ -50,12 +50,14 @@ _PER_ITEM = (1, 2, 3, 4, 6, 7, 8, 14, 16)
 _ACCUMULATORS = {Family.GROUPS: (1, 128), Family.SINGLE: (1, 512)}
 #: Of so many draws the one that is likely to be fastest is tried. The cost of what works alone is
 #: known better than that of groups.
-_DRAWN_OF_WHICH_ONE = {Family.GROUPS: 8, Family.SINGLE: 48}
+_DRAWN_OF_WHICH_ONE = {Family.GROUPS: 8, Family.SINGLE: 96}
 #: Work-items of a group of the kernels that pack, pad and add up.
 _COPIERS = 128
+_GROUPS_OF_COPIERS = 8
 #: Work-items of a group that are tried where each works alone: a group costs a processor what a
-#: small tile does.
+#: small tile does. With a row of tiles for each it costs next to nothing.
 _LINES = (1, 4, 16)
+_TILE_COLUMNS = "tile_x"
 #: Work-items of a group that are tried where they work together.
 SMALLEST_GROUP = 32
 LARGEST_GROUP = 512
@@ -108,6 +110,9 @@ class BlockedProposals:
         # Who copies to local memory for a group is no longer alone in it.
         copies = self._blocking.image_in_local or self._blocking.weights_in_local
         self._lines = _LINES if family is Family.SINGLE and not copies else (1,)
+        # Rows that were joined are one, which nobody else would have a part in.
+        if len(self._lines) > 1 and self._shape.output_height > 1 and not self._blocking.held:
+            self._lines = (*_LINES, ROW)
         self._vector_pads = True
         self._known = list(known)
         if recoded:
@@ -164,9 +169,14 @@ class BlockedProposals:
                 values = _parameters(assignment)
                 values["flat_copy"] = int(self._random.random() < 0.5)
                 if self._family is Family.SINGLE:
-                    values[LINE] = assignment.get(LocalSizeVariable(self._main, 0), 1)
+                    values[LINE] = self._line_of(assignment)
                 self._found.append((trial.time_ms, values))
         self._found.sort(key=lambda item: item[0])
+
+    def _line_of(self, assignment: Assignment) -> int:
+        if assignment.get(CodeVariable(_TILE_COLUMNS)) == int(ScheduleCode.SEQUENTIAL):
+            return ROW
+        return assignment.get(LocalSizeVariable(self._main, 0), 1)
 
     # -- tuning parameters -------------------------------------------------------------------
 
@@ -328,10 +338,14 @@ class BlockedProposals:
                 # One line of all parallel iterations; no work-item without any.
                 numbers = {**dict(self._shape.sizes), **values}
                 total = prod(item.trip.evaluate(numbers) for item in _parallel(maps, codes))
+                if self._family is Family.SINGLE:
+                    # Several groups for each core, so that all have as much to do.
+                    total = max(1, total // _GROUPS_OF_COPIERS)
                 most = min(_COPIERS, total, self._profile.max_work_group_size)
                 first = max((s for s in self._local_sizes.get(kernel, ()) if s <= most), default=1)
             else:
-                first = _work_items(values) if self._family is Family.GROUPS else values[LINE]
+                groups = self._family is Family.GROUPS
+                first = _work_items(values) if groups else max(1, values[LINE])
             for dimension in range(3):
                 size = first if dimension == 0 else 1
                 assignment[LocalSizeVariable(kernel, dimension)] = size

@@ -1,7 +1,8 @@
 """A convolution written by hand for CPUs: what can be reached without a generator.
 
-3x3, stride 1, border 1, one image, 32-bit floats. The image is packed in blocks of 16 channels
-with its border before anything is timed (planes where it has fewer channels), weights as
+3x3, stride 1, border 1 (the layer's padding, or in the image already), one image, 32-bit floats.
+The image is packed in blocks of 16 channels with its border before anything is timed (planes where
+it has fewer channels), weights as
 [block of filters][channel][tap][vector]; the result is in blocks of 16 too. A work-group is one
 work-item: it computes a band of rows for ``vectors`` x 16 filters, in tiles of ``rows`` x
 ``pixels`` whose sums stay in registers. The points are those that a search by hand found best on
@@ -26,7 +27,7 @@ _BLOCK = 16
 _TAPS = tuple((ky, kx) for ky in range(3) for kx in range(3))
 _PLAIN = {
     "batch": 1, "groups": 1, "kernel_height": 3, "kernel_width": 3, "stride_y": 1, "stride_x": 1,
-    "dilation_y": 1, "dilation_x": 1, "pad_top": 1, "pad_left": 1, "pad_bottom": 1, "pad_right": 1,
+    "dilation_y": 1, "dilation_x": 1,
 }  # fmt: skip
 
 
@@ -42,7 +43,7 @@ class Point:
     chunked: bool
 
 
-#: By channels, height (and width), filters: VGG-16's nine layers.
+#: By channels, height (and width) of the result, filters: VGG-16's nine layers.
 POINTS = {
     (3, 224, 64): Point(1, 7, 2, 4, chunked=False),
     (64, 224, 64): Point(4, 4, 1, 4, chunked=False),
@@ -58,9 +59,11 @@ POINTS = {
 
 def point_of(layer: LayerSpec) -> Point:
     """The point that is known for a layer. NestmapError if there is none."""
-    point = POINTS.get((layer.channels, layer.height, layer.filters))
+    height, width = layer.output_height, layer.output_width
+    point = POINTS.get((layer.channels, height, layer.filters))
     other = [name for name, value in _PLAIN.items() if getattr(layer, name) != value]
-    if point is None or other or layer.width != layer.height:
+    pads = {layer.pad_top, layer.pad_left, layer.pad_bottom, layer.pad_right}
+    if point is None or other or pads not in ({0}, {1}) or width != height:
         raise NestmapError("nobody wrote one: there are those of VGG-16's nine layers")
     return point
 
@@ -80,9 +83,9 @@ class HandWritten:
         self._layer, self._queue = layer, session.queue
         flags = cl.mem_flags
         copied = flags.READ_ONLY | flags.COPY_HOST_PTR
-        image = _packed_image(operands.image[0])
+        image = _packed_image(operands.image[0], layer.pad_top)
         weights = _packed_weights(operands.weights, point.vectors)
-        result = layer.filters * layer.height * layer.width * 4
+        result = layer.filters * layer.output_height * layer.output_width * 4
         self._buffers: list[Any] = [
             cl.Buffer(session.context, copied, hostbuf=image),
             cl.Buffer(session.context, copied, hostbuf=weights),
@@ -94,7 +97,10 @@ class HandWritten:
             raise NestmapError(f"the device does not build it: {error}"[:300]) from error
         self._kernel: Any = program.convolution
         self._kernel.set_args(*self._buffers)
-        self._groups = (layer.height // point.band, layer.filters // (_BLOCK * point.vectors))
+        self._groups = (
+            layer.output_height // point.band,
+            layer.filters // (_BLOCK * point.vectors),
+        )
 
     def run(self) -> float:
         """Compute the layer once: seconds from the call to the result."""
@@ -110,9 +116,10 @@ class HandWritten:
 
         layer = self._layer
         blocks = layer.filters // _BLOCK
-        found = np.empty((1, blocks, layer.height, layer.width, _BLOCK), np.float32)
+        height, width = layer.output_height, layer.output_width
+        found = np.empty((1, blocks, height, width, _BLOCK), np.float32)
         cl.enqueue_copy(self._queue, found, self._buffers[2])
-        shape = (1, layer.filters, layer.height, layer.width)
+        shape = (1, layer.filters, height, width)
         return found.transpose(0, 1, 4, 2, 3).reshape(shape)
 
     def __enter__(self) -> HandWritten:
@@ -123,9 +130,10 @@ class HandWritten:
             buffer.release()
 
 
-def _packed_image(image: Array) -> Array:
-    """[C][H][W] with its border, in blocks of 16 channels where there are as many."""
-    bordered = np.pad(image, ((0, 0), (1, 1), (1, 1)))
+def _packed_image(image: Array, border: int) -> Array:
+    """[C][H][W] with its border, which may be there already, in blocks of 16 channels where there
+    are as many."""
+    bordered = np.pad(image, ((0, 0), (border, border), (border, border)))
     channels, height, width = bordered.shape
     if channels >= _BLOCK:
         blocks = (channels // _BLOCK, _BLOCK, height, width)
@@ -143,7 +151,7 @@ def _packed_weights(weights: Array, vectors: int) -> Array:
 
 def source(layer: LayerSpec, point: Point) -> str:
     """The kernel's OpenCL."""
-    height, width = layer.height, layer.width
+    height, width = layer.output_height, layer.output_width
     planes = layer.channels < _BLOCK
     chunk = layer.channels if planes else _BLOCK
     tile = [

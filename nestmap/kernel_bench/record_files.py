@@ -11,12 +11,14 @@ from pathlib import Path
 from mapper.ast_model.bounded_json import loads_bounded
 from mapper.errors import InputError, Problem
 from mapper.layer_sets import layer_set_names
+from mapper.layer_spec import LayerSpec
 from mapper.profiles import profile_names
 from mapper.tuning_records import (
     TuningRecord,
     front_of,
     records_from_json,
     records_to_json,
+    same_layer,
     shipped_records,
 )
 
@@ -66,6 +68,16 @@ def write_records(folder: Path, device: str, fresh: Sequence[TuningRecord]) -> l
         _write(path, front_of([*before, *records]))
         written.append(path)
     return written
+
+
+def replace_records(
+    folder: Path, device: str, layer: LayerSpec, records: Sequence[TuningRecord]
+) -> None:
+    """Put these in the place of all records of a layer that ``folder`` has; they keep the front."""
+    path = folder / device / f"{file_of(layer.name)}.json"
+    before = _read(path) if path.exists() else ()
+    others = [record for record in before if same_layer(record.layer) != same_layer(layer)]
+    _write(path, front_of([*others, *records]))
 
 
 def _read(path: Path) -> tuple[TuningRecord, ...]:

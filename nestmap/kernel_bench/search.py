@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +31,7 @@ from nestmap.kernel_bench.proposals import (
     readable,
     solver_processes,
 )
+from nestmap.kernel_bench.same_turns import together
 from nestmap.kernel_bench.span import interquartile
 from nestmap.kernel_bench.trial import Trial, choices_key, layer_key
 from nestmap.restrictions import read_restrictions
@@ -305,34 +306,22 @@ class _Run:
         return [record for record in records if record is not None]
 
     def _in_turns(self, chosen: Mapping[str, Mapping[str, Any]]) -> list[Trial]:
-        """Each of these with the times of all of its turns; as it failed if it did in one."""
+        """Each of these with its times of all turns; as it failed if it did in one."""
         turns: dict[str, list[Trial]] = {key: [] for key in chosen}
         for _ in range(CONFIRMING_TURNS):
             for key, choices in chosen.items():
                 if not turns[key] or turns[key][-1].time_ms is not None:
-                    turns[key].append(self._alone(choices))
-        return [_together(of) for of in turns.values()]
-
-    def _alone(self, choices: Mapping[str, Any]) -> Trial:
-        """One at a time, so that nobody compiles beside a kernel that is timed."""
-        self._pool.submit(choices, CONFIRMING)
-        trial = None
-        while trial is None:
-            trial = self._pool.result(1.0)
-        return trial
+                    turns[key].append(timed_alone(self._pool, choices))
+        return list(together(turns).values())
 
 
-def _together(turns: Sequence[Trial]) -> Trial:
-    """One candidate's turns as one trial: the last if it failed, for then it came to nothing."""
-    last = turns[-1]
-    timed = [trial.outcome for trial in turns if isinstance(trial.outcome, Timed)]
-    if not isinstance(last.outcome, Timed):
-        return last
-    error = max(outcome.max_relative_error for outcome in timed)
-    times = tuple(ns for outcome in timed for ns in outcome.trials_ns)
-    outcome = replace(last.outcome, trials_ns=times, max_relative_error=error)
-    relative_error = max(trial.relative_error for trial in turns)
-    return replace(last, outcome=outcome, relative_error=relative_error)
+def timed_alone(pool: Pool, choices: Mapping[str, Any]) -> Trial:
+    """One at a time, so that nobody compiles beside a kernel that is timed."""
+    pool.submit(choices, CONFIRMING)
+    trial = None
+    while trial is None:
+        trial = pool.result(1.0)
+    return trial
 
 
 def record_of(

@@ -5,19 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mapper.ast_model.bounded_json import kind_of, loads_bounded
+from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, Problem
 from mapper.layer_sets import layer_of_name, layer_set_names, load_layer_set
 from mapper.layer_spec import LAYER_SCHEMA, LayerSpec
-from mapper.tuning_records import TuningRecord, best_record
+from mapper.tuning_records import TuningRecord, best_record, records_of
 from nestmap.kernel_bench.journal import Journal
 from nestmap.kernel_bench.pool import Deadlines, Pool
-from nestmap.kernel_bench.record_files import device_folder, read_records, write_records
+from nestmap.kernel_bench.record_files import (
+    device_folder,
+    read_records,
+    replace_records,
+    write_records,
+)
 from nestmap.kernel_bench.search import Budget, Progress, Wish, quest, search
+from nestmap.kernel_bench.settling import finalists, in_the_same_turns
 from nestmap.subjects import read_bounded
 
 #: Seconds between two lines about a search.
@@ -57,6 +63,21 @@ def chosen_layers(names: Sequence[str]) -> tuple[LayerSpec, ...]:
     return tuple(found)
 
 
+def bordered(layer: LayerSpec) -> LayerSpec:
+    """The layer with its padding in the image: what it computes where whoever writes the image
+    leaves room for the border."""
+    return replace(
+        layer,
+        height=layer.height + layer.pad_top + layer.pad_bottom,
+        width=layer.width + layer.pad_left + layer.pad_right,
+        pad_top=0,
+        pad_left=0,
+        pad_bottom=0,
+        pad_right=0,
+        name=f"{layer.name} bordered",
+    )
+
+
 def _layer_of_file(name: str) -> LayerSpec:
     value = loads_bounded(read_bounded(name), max_bytes=_MAX_BYTES, max_depth=_MAX_DEPTH)
     if not isinstance(value, dict):
@@ -77,7 +98,8 @@ def tune_layers(
     folder: Path,
     say: Callable[[str], None],
 ) -> None:
-    """Search for every layer in turn; after each its records are in ``folder``.
+    """Search for every layer in turn; after each its records are in ``folder``. The best of its
+    variants and its records so far are then timed again in the same turns.
 
     What a variant cannot compute is said and left out; InputError if nothing is left.
     Ctrl-C ends the search of one layer with its best in the records; a second one ends all.
@@ -89,30 +111,56 @@ def tune_layers(
         refused: list[Problem] = []
         searched = False
         with Journal(how.journal, state.facts) as journal:
-            for layer, variant in product(layers, how.variants):
-                try:
-                    wanted = quest(layer, variant, state.profile, how.wish)
-                except InputError as error:
-                    refused += error.problems
-                    say(f"{layer.name} {variant}: left out: {error.problems[0]}")
-                    continue
-                searched = True
-                known = read_records(folder, name)
-                listener = _Talker(say)
-                found = search(
-                    wanted,
-                    pool,
-                    journal,
-                    how.budget,
-                    known=known,
-                    seed=how.seed,
-                    listener=listener,
-                )
-                listener.last()
-                write_records(folder, name, found)
-                _say_best(layer, variant, found, say)
+            for layer in layers:
+                results: list[TuningRecord] = []
+                for variant in how.variants:
+                    try:
+                        wanted = quest(layer, variant, state.profile, how.wish)
+                    except InputError as error:
+                        refused += error.problems
+                        say(f"{layer.name} {variant}: left out: {error.problems[0]}")
+                        continue
+                    searched = True
+                    known = read_records(folder, name)
+                    listener = _Talker(say)
+                    found = search(
+                        wanted,
+                        pool,
+                        journal,
+                        how.budget,
+                        known=known,
+                        seed=how.seed,
+                        listener=listener,
+                    )
+                    listener.last()
+                    write_records(folder, name, found)
+                    _say_best(layer, variant, found, say)
+                    results += found
+                _settle(layer, results, folder, name, pool, state.profile, say)
         if not searched:
             raise InputError(dict.fromkeys(refused))
+
+
+def _settle(
+    layer: LayerSpec,
+    results: Sequence[TuningRecord],
+    folder: Path,
+    device: str,
+    pool: Pool,
+    profile: DeviceProfile,
+    say: Callable[[str], None],
+) -> None:
+    """Records of one variant are of the same turns already; those of several are not."""
+    known = records_of(read_records(folder, device), layer)
+    chosen = finalists([*results, *known])
+    variants = dict.fromkeys(record.variant for record in chosen)
+    if not results or len(variants) < 2:
+        return
+    say(f"{layer.name}: {len(chosen)} kernels of {', '.join(variants)} again, in turns")
+    settled = in_the_same_turns(layer, chosen, pool, profile)
+    if settled:
+        replace_records(folder, device, layer, settled)
+        _say_best(layer, "all variants", settled, say)
 
 
 def _say_best(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mapper.ast_model.interpreter import interpret
 from mapper.layer_spec import Activation, LayerSpec, Layout
 from mapper.programs.high_level import high_level_convolution
+from nestmap.kernel_bench.tuning_stage import bordered
 from nestmap.tuning.reference import convolve
 from tests.conformance.judging import VARIANTS, case_of, judge_in_oclgrind, judge_variant
 from tests.conformance.random_layers import inputs_of, layers
@@ -81,6 +82,8 @@ VARIANTS_IN_BLOCKS = [
     ),
     (IN_BLOCKS[0], "tiled"),
     (IN_BLOCKS[1], "im2col"),
+    (bordered(IN_BLOCKS[0]), "blocked-bands-in-place"),
+    (IN_BLOCKS[1], "blocked-bands-in-place"),
 ]
 
 

@@ -16,6 +16,7 @@ from nestmap.kernel_bench.by_hand import POINTS, HandWritten, Point, point_of
 from nestmap.kernel_bench.cpu import CpuRounds, CpuRow, compare_on_cpu
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.operands import library_operands, own_layout
+from nestmap.kernel_bench.tuning_stage import bordered
 from nestmap.tuning.reference import make_workload
 from worker.devices.opencl import profile_of
 from worker.measuring.loaded_plan import Session, open_session
@@ -41,8 +42,10 @@ def _layer(channels: int, size: int, filters: int, layout: Layout = Layout.NCHW)
         (_layer(32, 8, 64), Point(2, 4, 1, 8, chunked=False)),
         (_layer(48, 6, 32, Layout.NHWC), Point(2, 3, 2, 2, chunked=True)),
         (_layer(32, 4, 16, Layout.NCHW16C), Point(1, 4, 1, 4, chunked=True)),
+        (bordered(_layer(32, 8, 64)), Point(2, 4, 1, 8, chunked=False)),
+        (bordered(_layer(3, 8, 32)), Point(1, 4, 2, 4, chunked=False)),
     ],
-    ids=["planes", "whole", "chunked", "one-block"],
+    ids=["planes", "whole", "chunked", "one-block", "bordered", "bordered planes"],
 )
 def test_results_are_those_of_the_reference(
     session: Session, layer: LayerSpec, point: Point
@@ -64,6 +67,7 @@ def test_points_are_whole_tiles_and_bands_of_vgg16() -> None:
         assert layer.width % point.pixels == layer.filters % (16 * point.vectors) == 0
         assert not point.chunked or layer.channels % 16 == 0
         assert point.vectors * point.rows * point.pixels <= 16
+        assert point_of(bordered(layer)) == point
 
 
 @pytest.mark.parametrize(
@@ -73,6 +77,7 @@ def test_points_are_whole_tiles_and_bands_of_vgg16() -> None:
         replace(named_layer("vgg16/24"), batch=2),
         replace(named_layer("vgg16/24"), pad_left=0),
         replace(named_layer("vgg16/24"), width=28),
+        replace(bordered(named_layer("vgg16/24")), height=14, pad_top=1, pad_bottom=1),
     ],
 )
 def test_of_other_layers_there_is_none(other: LayerSpec) -> None:

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from mapper.ast_model.interpreter import interpret
-from mapper.constraint_rules.predicate import LocalSizeVariable, ParameterVariable
+from mapper.constraint_rules.predicate import (
+    CodeVariable,
+    LocalSizeVariable,
+    ParameterVariable,
+)
 from mapper.layer_sets import named_layer
 from mapper.layer_spec import LayerSpec, Layout
 from mapper.measurement import Timed
@@ -18,6 +22,7 @@ from mapper.pipeline import choices_of, generate_kernels
 from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
 from mapper.rewrites.shape import Shape
+from mapper.schedule import ScheduleCode
 from nestmap.kernel_bench.blocked_proposals import EXPLORED, Assignment, BlockedProposals
 from nestmap.kernel_bench.lone_cost import lone_cost
 from nestmap.kernel_bench.search import Quest, quest
@@ -47,18 +52,25 @@ def test_the_first_proposals_are_near_the_best_tile_of_all_by_the_model(layout: 
 
 
 @pytest.mark.parametrize(
-    ("channels", "lengths"),
+    ("channels", "layout", "lengths"),
     # Channels that are no whole blocks stay together.
-    [(512, "[1][1][32][16][16][16]"), (24, "[1][1][16][16][24]")],
+    [
+        (512, Layout.NHWC, r"\[32\]\[\d+\]\[\d+\]\[16\]"),
+        (24, Layout.NHWC, r"\[\d+\]\[\d+\]\[24\]"),
+        (32, Layout.NCHW16C, r"\[2\]\[\d+\]\[\d+\]\[16\]"),
+        (3, Layout.NCHW16C, r"\[\d+\]\[\d+\]\[3\]"),
+    ],
 )
-def test_pixels_with_their_channels_are_padded_in_blocks_of_channels(channels: int, lengths: str):
-    layer = replace(named_layer("vgg16/24"), channels=channels)
+def test_pixels_with_their_channels_are_padded_in_blocks_of_channels(
+    channels: int, layout: Layout, lengths: str
+):
+    layer = replace(named_layer("vgg16/24"), channels=channels, layout=layout)
     wanted = quest(layer, "blocked", load_profile("pocl"))
     proposals = BlockedProposals(
         layer, "blocked", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0
     )
     plan = generate_kernels(wanted.subject, proposals.propose(1)[0])
-    assert re.search(rf"padded +intermediate +float {re.escape(lengths)} ", plan.source)
+    assert re.search(rf"padded +intermediate +float \[1\]\[1\]{lengths} ", plan.source)
 
 
 SMALL = LayerSpec(channels=3, height=19, width=19, filters=32, kernel_height=3, kernel_width=3,
@@ -83,9 +95,13 @@ def test_what_is_known_is_tried_again_in_groups_of_each_size_and_all_are_right()
 
     size = LocalSizeVariable("convolution", 0)
     known = next(chosen for chosen in proposals().propose(8) if chosen[size] == 4)
-    first, *again = proposals(known).propose(3)
+    first, *again = proposals(known).propose(4)
     assert first == known
-    assert {chosen[size] for chosen in again} == {1, 16}
+    assert sorted(chosen[size] for chosen in again) == [1, 1, 16]
+    rows = [chosen for chosen in again if chosen[CodeVariable("tile_x")] == ScheduleCode.SEQUENTIAL]
+    assert [chosen[size] for chosen in rows] == [1], "a row of tiles for each work-item"
+    in_rows = generate_kernels(wanted.subject, rows[0])
+    assert re.search(r"for \(index_t i_tile_x = 0", in_rows.source)
     of_known = {v: value for v, value in known.items() if isinstance(v, ParameterVariable)}
     inputs = make_workload(wanted.subject, 1, {}).inputs
     assert wanted.subject.program is not None

@@ -1,0 +1,156 @@
+"""Records of several variants are of the same turns, not of the minute in which each was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from mapper.layer_spec import LayerSpec
+from mapper.measurement import CompileError, Outcome, Timed
+from mapper.pipeline import assignment_to_json
+from mapper.tuning_records import TuningRecord
+from nestmap.kernel_bench import tuning_stage
+from nestmap.kernel_bench.candidate_child import Repetition
+from nestmap.kernel_bench.pool import DeviceState, Pool
+from nestmap.kernel_bench.proposals import SampleAndChange
+from nestmap.kernel_bench.record_files import read_records, write_records
+from nestmap.kernel_bench.same_turns import together
+from nestmap.kernel_bench.search import CONFIRMING, Budget, quest
+from nestmap.kernel_bench.settling import SETTLING_TURNS, finalists, in_the_same_turns
+from nestmap.kernel_bench.trial import Trial, choices_key
+from nestmap.kernel_bench.tuning_stage import Tuning, tune_layers
+from nestmap.tuning.reference import Workload
+from tests.unit.kernel_bench.records import SMALL, record
+from worker.devices.null import NULL_PROFILE
+
+FACTS = {"device.name": "fake", "driver.version": "1", "platform.version": "1"}
+
+
+class SlowingPool:
+    """Every kernel takes longer than the one before; ``factors`` by variant, None for failure."""
+
+    def __init__(self, factors: Mapping[str, float | None]) -> None:
+        self._factors = factors
+        self._variant = ""
+        self._asked: Mapping[str, Any] = {}
+        self.measured: list[tuple[str, str]] = []
+
+    def __enter__(self) -> SlowingPool:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def device(self) -> DeviceState:
+        return DeviceState(dict(FACTS), NULL_PROFILE)
+
+    def begin(self, layer: LayerSpec, variant: str, workload: Workload) -> None:
+        assert layer == SMALL and workload.expected.size
+        self._variant = variant
+
+    def submit(self, choices: Mapping[str, Any], how: Repetition) -> None:
+        assert how == CONFIRMING
+        self._asked = choices
+
+    def result(self, timeout_s: float) -> Trial | None:
+        self.measured.append((self._variant, choices_key(self._asked)))
+        factor = self._factors[self._variant]
+        outcome: Outcome = CompileError("no")
+        if factor is not None:
+            outcome = Timed((int(1e6 * factor * (1 + len(self.measured))),) * 5, 1e-7, 0.0)
+        return Trial(self._asked, outcome, 0, 0, 1e-7, f"{self._variant} now")
+
+
+def found(variant: str, count: int, time_ms: float) -> list[TuningRecord]:
+    """Records of valid mappings, as a search of another minute left them."""
+    wanted = quest(SMALL, variant, NULL_PROFILE)
+    drawn = SampleAndChange(wanted.space, 1).propose(count)
+    return [
+        record(
+            variant=variant, choices=assignment_to_json(chosen), time_ms=time_ms + number,
+            source_hash=f"{variant} {number}",
+        )
+        for number, chosen in enumerate(drawn)
+    ]  # fmt: skip
+
+
+def again(pool: SlowingPool, records: Sequence[TuningRecord]) -> list[TuningRecord]:
+    return in_the_same_turns(SMALL, records, cast(Pool, pool), NULL_PROFILE)
+
+
+def test_variants_take_turns_so_that_a_slow_minute_is_slow_for_all() -> None:
+    # The slower variant was found in a quieter minute.
+    before = [*found("direct", 2, 0.1), *found("partial", 1, 5.0)]
+    pool = SlowingPool({"direct": 2.0, "partial": 1.0})
+    settled = again(pool, before)
+    order = [(r.variant, choices_key(r.choices)) for r in before]
+    assert pool.measured == order * SETTLING_TURNS
+    assert min(settled, key=lambda r: r.time_ms).variant == "partial"
+    assert {r.trials for r in settled} == {5 * SETTLING_TURNS}
+
+
+def test_times_are_those_of_the_median_turn() -> None:
+    fast, slow = ((1.0, 3.0, 1.1), (2.0, 6.0, 2.2))
+    of_all = together({"fast": [trial(t) for t in fast], "slow": [trial(t) for t in slow]})
+    assert {key: one.time_ms for key, one in of_all.items()} == {"fast": 1.1, "slow": 2.2}
+    spread = of_all["fast"].outcome
+    assert isinstance(spread, Timed) and set(spread.trials_ns) == {1_100_000}, (
+        "turns differ, not it"
+    )
+    # Who failed in one turn came to nothing, and says nothing of the turns.
+    failed = Trial({}, CompileError("no"))
+    of_all = together({"fast": [trial(t) for t in fast], "failed": [trial(9.0), failed]})
+    assert of_all["failed"] is failed and of_all["fast"].time_ms == 1.1
+    assert together({"failed": [failed]}) == {"failed": failed}
+
+
+def trial(time_ms: float) -> Trial:
+    return Trial({}, Timed((round(1e6 * time_ms),) * 3, 1e-7, 0.0))
+
+
+def test_what_fails_now_or_is_not_valid_any_more_is_left_out() -> None:
+    direct, partial = found("direct", 2, 1.0), found("partial", 1, 1.0)
+    stale = replace(direct[0], choices={**direct[0].choices, "parameters": {"th": 3}})
+    pool = SlowingPool({"direct": 1.0, "partial": None})
+    settled = again(pool, [stale, direct[1], *partial])
+    assert [choices_key(r.choices) for r in settled] == [choices_key(direct[1].choices)]
+    assert [variant for variant, _ in pool.measured].count("partial") == 1, "it failed at once"
+
+
+def test_finalists_are_the_fastest_of_each_variant_and_the_fastest_without_extra_memory() -> None:
+    lean = replace(found("direct", 1, 9.0)[0], extra_bytes=0, choices={"mapping": {"lean": 0}})
+    direct = found("direct", 7, 1.0)
+    chosen = finalists([lean, *direct[::-1], direct[0], *found("partial", 1, 7.5)])
+    assert [record.time_ms for record in chosen] == [1.0, 2.0, 3.0, 4.0, 9.0, 7.5]
+
+
+def test_after_a_search_of_several_variants_only_times_of_the_same_turns_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = {"direct": found("direct", 2, 0.1), "partial": found("partial", 1, 5.0)}
+    other = record(layer=replace(SMALL, filters=16), source_hash="of another layer")
+    write_records(tmp_path, "fake", [other, replace(found("direct", 3, 1.0)[2], time_ms=0.05)])
+    pool = SlowingPool({"direct": 2.0, "partial": 1.0})
+    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: pool)
+    monkeypatch.setattr(tuning_stage, "search", lambda wanted, *_, **__: records[wanted.variant])
+    said: list[str] = []
+    how = Tuning(("direct", "partial"), Budget(candidates=1), 1, tmp_path / "journal")
+    tune_layers([SMALL], "null", how, tmp_path, said.append)
+    kept = read_records(tmp_path, "fake")
+    assert [r.source_hash for r in kept] == ["of another layer", "partial now"]
+    assert any("4 kernels of direct, partial again, in turns" in line for line in said)
+
+
+def test_records_of_one_variant_are_not_timed_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = SlowingPool({"direct": 2.0})
+    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: pool)
+    monkeypatch.setattr(tuning_stage, "search", lambda *_, **__: found("direct", 2, 0.1))
+    how = Tuning(("direct",), Budget(candidates=1), 1, tmp_path / "journal")
+    tune_layers([SMALL], "null", how, tmp_path, lambda _: None)
+    assert not pool.measured
+    assert len(read_records(tmp_path, "fake")) == 1
