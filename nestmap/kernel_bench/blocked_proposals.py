@@ -53,7 +53,7 @@ _ACCUMULATORS = {Family.GROUPS: (1, 128), Family.SINGLE: (1, 512)}
 _DRAWN_OF_WHICH_ONE = {Family.GROUPS: 8, Family.SINGLE: 96}
 #: Work-items of a group of the kernels that pack, pad and add up.
 _COPIERS = 128
-_GROUPS_OF_COPIERS = 8
+_GROUPS_OF_A_CORE = 4
 #: Work-items of a group that are tried where each works alone: a group costs a processor what a
 #: small tile does. With a row of tiles for each it costs next to nothing.
 _LINES = (1, 4, 16)
@@ -340,7 +340,8 @@ class BlockedProposals:
                 total = prod(item.trip.evaluate(numbers) for item in _parallel(maps, codes))
                 if self._family is Family.SINGLE:
                     # Several groups for each core, so that all have as much to do.
-                    total = max(1, total // _GROUPS_OF_COPIERS)
+                    cores = self._profile.compute_units
+                    total = max(1, total // (_GROUPS_OF_A_CORE * cores))
                 most = min(_COPIERS, total, self._profile.max_work_group_size)
                 first = max((s for s in self._local_sizes.get(kernel, ()) if s <= most), default=1)
             else:

@@ -19,7 +19,7 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError, Problem
 from mapper.layer_spec import Activation, DType, LayerSpec
 from mapper.pipeline import generate_kernels, subject_of_layer
-from mapper.tuning_records import TuningRecord, best_record
+from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench.by_hand import BY_HAND, HandWritten
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import LibraryProcess, save_operands
@@ -29,6 +29,7 @@ from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
 from nestmap.kernel_bench.span import SpanPlan, prepared_bytes, scratch_bytes
 from nestmap.kernel_bench.turns import Turn, turn_of
+from nestmap.kernel_bench.valid_records import best_valid
 from nestmap.tuning.reference import make_workload
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.loaded_plan import Session
@@ -269,7 +270,7 @@ def compare_on_cpu(
     take. InputError for what libraries are not called with.
     """
     _require_plain(layer)
-    record = best_record(records, layer)
+    record = best_valid(records, layer, profile)
     subject = subject_of_layer(layer, record.variant if record else "high-level")
     workload = make_workload(subject, INPUT_SEED, {})
     judge = Judge(workload.expected, workload.tolerance)

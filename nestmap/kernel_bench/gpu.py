@@ -13,7 +13,7 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import NestmapError
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import generate_kernels, subject_of_layer
-from mapper.tuning_records import TuningRecord, best_record
+from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench.cudnn import CudnnLayer
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.operands import library_operands, library_tolerance
@@ -21,6 +21,7 @@ from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.replay import Replay
 from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
 from nestmap.kernel_bench.span import SpanPlan, interquartile, prepared_bytes, scratch_bytes
+from nestmap.kernel_bench.valid_records import best_valid
 from nestmap.tuning.reference import Workload, make_workload
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.loaded_plan import Session
@@ -193,8 +194,8 @@ def compare_layer(
     fails says so in its figure; DeviceError only where the device itself fails.
     """
     row = Row(layer)
-    chosen = best_record(records, layer)
-    lean = best_record(records, layer, max_extra_bytes=0)
+    chosen = best_valid(records, layer, profile)
+    lean = best_valid(records, layer, profile, max_extra_bytes=0)
     subject = subject_of_layer(layer, chosen.variant if chosen else "high-level")
     workload = make_workload(subject, INPUT_SEED, {})
     judge = Judge(workload.expected, workload.tolerance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import shutil
 import signal
 import tempfile
 import threading
@@ -105,6 +106,7 @@ class Pool:
         self._results: queue.SimpleQueue[Trial | DeviceError] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._task: _Task | None = None
+        self._begun: dict[int, _Task] = {}
         self._tasks = 0
         self.waiting = 0
         self._state = DeviceState()
@@ -149,8 +151,8 @@ class Pool:
             raise DeviceError(Problem("device", "no process could open it in time", self._device))
         return self._state
 
-    def begin(self, layer: LayerSpec, variant: str, workload: Workload) -> None:
-        """Make a layer the one that further candidates are of."""
+    def begin(self, layer: LayerSpec, variant: str, workload: Workload) -> int:
+        """Make a layer the one that further candidates are of; its number, for :meth:`resume`."""
         self._tasks += 1
         folder = self._folder / f"task{self._tasks}"
         save_workload(workload, folder)
@@ -165,6 +167,25 @@ class Pool:
                 "lock": str(self._folder / "device.lock"),
             },
         )
+        self._begun[self._tasks] = self._task
+        return self._tasks
+
+    @property
+    def tasks(self) -> tuple[_Task, ...]:
+        """The layers that can be resumed."""
+        return tuple(self._begun.values())
+
+    def resume(self, number: int) -> None:
+        """Make a layer that was begun before the one that further candidates are of."""
+        self._task = self._begun[number]
+
+    def forget(self) -> None:
+        """Free what layers begun so far have on disk; no candidate of theirs may be waiting."""
+        assert not self.waiting
+        for task in self._begun.values():
+            shutil.rmtree(task.message["workload"], ignore_errors=True)
+        self._begun.clear()
+        self._task = None
 
     def submit(self, choices: Mapping[str, Any], how: Repetition) -> None:
         """Queue a candidate of the current layer."""
@@ -190,6 +211,13 @@ class Pool:
                 job = self._jobs.get_nowait()
                 if job is not None:
                     self.waiting -= 1
+
+    def drain(self) -> None:
+        """Drop what is queued, and the results of what was begun, once they are there."""
+        self.drop_queued()
+        while self.waiting:
+            with contextlib.suppress(DeviceError):
+                self.result(1.0)
 
     # In a worker's thread
 

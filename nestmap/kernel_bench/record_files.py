@@ -21,6 +21,7 @@ from mapper.tuning_records import (
     same_layer,
     shipped_records,
 )
+from nestmap.kernel_bench.trial import choices_key
 
 DEFAULT_FOLDER = Path("out/records")
 _MAX_BYTES = 64 * 2**20
@@ -49,15 +50,24 @@ def file_of(layer_name: str) -> str:
 
 
 def read_records(folder: Path, device: str) -> tuple[TuningRecord, ...]:
-    """All records of a device: the shipped ones and those of ``folder``. InputError."""
-    found = list(shipped_records(device))
+    """All records of a device: the shipped ones and those of ``folder``. InputError.
+
+    What was timed again has the figures of ``folder``.
+    """
+    found: dict[tuple[LayerSpec, str, str], TuningRecord] = {}
+    for record in shipped_records(device):
+        found[_key(record)] = record
     for path in sorted((folder / device).glob("*.json")):
-        found += _read(path)
-    return tuple(found)
+        found |= {_key(record): record for record in _read(path)}
+    return tuple(found.values())
+
+
+def _key(record: TuningRecord) -> tuple[LayerSpec, str, str]:
+    return same_layer(record.layer), record.variant, choices_key(record.choices)
 
 
 def write_records(folder: Path, device: str, fresh: Sequence[TuningRecord]) -> list[Path]:
-    """Add records to the files of their layers' sets, which keep the front; the files."""
+    """Add records to the files of their layers' sets, which keep the front; the files' paths."""
     by_file: dict[str, list[TuningRecord]] = {}
     for record in fresh:
         by_file.setdefault(file_of(record.layer.name), []).append(record)
@@ -65,7 +75,7 @@ def write_records(folder: Path, device: str, fresh: Sequence[TuningRecord]) -> l
     for name, records in by_file.items():
         path = folder / device / f"{name}.json"
         before = _read(path) if path.exists() else ()
-        _write(path, front_of([*before, *records]))
+        _write(path, _kept(device, [*before, *records]))
         written.append(path)
     return written
 
@@ -73,11 +83,26 @@ def write_records(folder: Path, device: str, fresh: Sequence[TuningRecord]) -> l
 def replace_records(
     folder: Path, device: str, layer: LayerSpec, records: Sequence[TuningRecord]
 ) -> None:
-    """Put these in the place of all records of a layer that ``folder`` has; they keep the front."""
-    path = folder / device / f"{file_of(layer.name)}.json"
-    before = _read(path) if path.exists() else ()
-    others = [record for record in before if same_layer(record.layer) != same_layer(layer)]
-    _write(path, front_of([*others, *records]))
+    """Put these in the place of all records of a layer that ``folder`` has, whatever it is called
+    there."""
+    own = folder / device / f"{file_of(layer.name)}.json"
+    for path in {own, *(folder / device).glob("*.json")}:
+        before = _read(path) if path.exists() else ()
+        others = [record for record in before if same_layer(record.layer) != same_layer(layer)]
+        if path == own:
+            _write(path, _kept(device, [*others, *records]))
+        elif len(others) < len(before):
+            _write(path, others)
+
+
+def _kept(device: str, records: Sequence[TuningRecord]) -> tuple[TuningRecord, ...]:
+    """The front; and what is shipped and was timed again, whose older figures would count else."""
+    shipped = {_key(record) for record in shipped_records(device)}
+    front = front_of(records)
+    latest = {_key(record): record for record in records}
+    for record in front:
+        latest.pop(_key(record), None)
+    return (*front, *(record for key, record in latest.items() if key in shipped))
 
 
 def _read(path: Path) -> tuple[TuningRecord, ...]:

@@ -1,7 +1,8 @@
 """Times of several candidates from turns that they share.
 
 A machine that others use is slower in one turn than in the next, by more than good candidates
-differ. It is so for all of them alike: each turn's times are taken at the speed of the median turn.
+differ. Where it is so for most of them, each turn's times are taken at the speed of the usual turn;
+what befalls one of them is its own.
 """
 
 from __future__ import annotations
@@ -9,36 +10,48 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from math import exp, log
-from statistics import fmean, median
+from statistics import median
 from typing import TypeVar
 
 from mapper.measurement import Timed
 from nestmap.kernel_bench.trial import Trial
 
 _Key = TypeVar("_Key", bound=Hashable)
+#: Among fewer nobody can tell whose turn it was that went wrong.
+_FEWEST = 4
 
 
 def together(turns: Mapping[_Key, Sequence[Trial]]) -> dict[_Key, Trial]:
-    """Each candidate's turns as one trial: the last if it failed, for then it came to nothing."""
+    """Each candidate's turns as one trial: the last if it failed, for then it came to nothing.
+
+    Turns are numbered from the first; some candidates may have fewer.
+    """
     factors = _factors([found for of in turns.values() if (found := _timed(of)) is not None])
-    return {key: _as_one(of, factors) for key, of in turns.items()}
+    return {key: _as_one(of, factors) for key, of in turns.items() if of}
 
 
 def _timed(turns: Sequence[Trial]) -> list[Timed] | None:
     """The times of all turns, None if one failed."""
     found = [trial.outcome for trial in turns if isinstance(trial.outcome, Timed)]
-    return found if len(found) == len(turns) else None
+    return found if found and len(found) == len(turns) else None
 
 
 def _factors(contestants: Sequence[Sequence[Timed]]) -> list[float]:
-    """For each turn what makes its times those of the median turn, by the geometric mean of all."""
-    if not contestants:
-        return []
-    logarithms = [
-        fmean(log(max(outcome.time_ms, 1e-9)) for outcome in turn)
-        for turn in zip(*contestants, strict=True)
-    ]
-    return [exp(median(logarithms) - level) for level in logarithms]
+    """For each turn what makes its times those of the usual turn.
+
+    In the median of the contestants, so that a hiccup of one leaves it alone.
+    """
+    logarithms = [[log(max(o.time_ms, 1e-9)) for o in outcomes] for outcomes in contestants]
+    usual = [median(own) for own in logarithms]
+    factors: list[float] = []
+    for turn in range(max(map(len, logarithms), default=0)):
+        off = [
+            own[turn] - level
+            for own, level in zip(logarithms, usual, strict=True)
+            if turn < len(own)
+        ]
+        factors.append(exp(-median(off)) if len(off) >= _FEWEST else 1.0)
+    return factors
 
 
 def _as_one(turns: Sequence[Trial], factors: Sequence[float]) -> Trial:
@@ -47,7 +60,7 @@ def _as_one(turns: Sequence[Trial], factors: Sequence[float]) -> Trial:
         return last
     times = tuple(
         max(1, round(ns * factor))
-        for outcome, factor in zip(timed, factors, strict=True)
+        for outcome, factor in zip(timed, factors, strict=False)
         for ns in outcome.trials_ns
     )
     error = max(outcome.max_relative_error for outcome in timed)

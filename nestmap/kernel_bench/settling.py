@@ -13,7 +13,7 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import assignment_to_json
-from mapper.tuning_records import TuningRecord
+from mapper.tuning_records import TuningRecord, front_of
 from nestmap.kernel_bench.pool import Pool
 from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.same_turns import together
@@ -27,24 +27,30 @@ from nestmap.kernel_bench.search import (
 from nestmap.kernel_bench.trial import Trial, choices_key
 from nestmap.tuning.reference import make_workload
 
-#: Of each variant so many of the fastest, and of the fastest without extra memory.
+#: Of each variant so many of the fastest.
 _FASTEST = 4
-_LEAN = 1
 SETTLING_TURNS = 5
+#: More turns for those that may be the best: within this factor of it after the first.
+CONTENDING_TURNS = 6
+_CONTENDING = 1.05
+
+#: A variant, and a candidate's key.
+_Key = tuple[str, str]
 
 
-def finalists(records: Sequence[TuningRecord]) -> list[TuningRecord]:
-    """The fastest of each variant and the fastest of each without extra memory, by their times so
-    far; each once."""
+def finalists(results: Sequence[TuningRecord], known: Sequence[TuningRecord]) -> list[TuningRecord]:
+    """Of all the fastest of each variant, by their times so far, and the front of time and extra
+    memory; and all that is ``known``, for figures of other minutes must not stand beside these.
+    Each once."""
+    by_time = sorted([*results, *known], key=lambda record: record.time_ms)
     by_variant: dict[str, dict[str, TuningRecord]] = {}
-    for record in sorted(records, key=lambda record: record.time_ms):
+    for record in by_time:
         by_variant.setdefault(record.variant, {}).setdefault(choices_key(record.choices), record)
-    chosen: list[TuningRecord] = []
-    for found in by_variant.values():
-        lean = [record for record in found.values() if record.extra_bytes == 0][:_LEAN]
-        fastest = list(found.values())[:_FASTEST]
-        chosen += [*fastest, *(record for record in lean if record not in fastest)]
-    return chosen
+    fastest = [record for of in by_variant.values() for record in list(of.values())[:_FASTEST]]
+    chosen: dict[_Key, TuningRecord] = {}
+    for record in (*fastest, *front_of(by_time), *known):
+        chosen.setdefault((record.variant, choices_key(record.choices)), record)
+    return list(chosen.values())
 
 
 def in_the_same_turns(
@@ -56,7 +62,7 @@ def in_the_same_turns(
     """
     facts = pool.device().facts
     quests: dict[str, Quest] = {}
-    chosen: dict[str, dict[str, Mapping[str, Any]]] = {}
+    chosen: dict[_Key, Mapping[str, Any]] = {}
     for variant in dict.fromkeys(record.variant for record in records):
         try:
             quests[variant] = quest(layer, variant, profile)
@@ -64,20 +70,35 @@ def in_the_same_turns(
             continue
         stored = [record.choices for record in records if record.variant == variant]
         valid = map(assignment_to_json, readable(quests[variant].space, stored))
-        chosen[variant] = {choices_key(value): value for value in valid}
-    turns: dict[str, dict[str, list[Trial]]] = {
-        variant: {key: [] for key in of_variant} for variant, of_variant in chosen.items()
+        chosen |= {(variant, choices_key(value)): value for value in valid}
+    begun = {
+        variant: pool.begin(layer, variant, make_workload(wanted.subject, INPUT_SEED, {}))
+        for variant, wanted in quests.items()
     }
-    workloads = {v: make_workload(wanted.subject, INPUT_SEED, {}) for v, wanted in quests.items()}
-    for _ in range(SETTLING_TURNS):
-        for variant, of_variant in turns.items():
-            pool.begin(layer, variant, workloads[variant])
-            for key, made in of_variant.items():
-                if not made or made[-1].time_ms is not None:
-                    made.append(timed_alone(pool, chosen[variant][key]))
-    made_of_all = {(v, key): made for v, of in turns.items() for key, made in of.items()}
-    found = [
-        record_of(quests[variant], trial, facts)
-        for (variant, _), trial in together(made_of_all).items()
-    ]
+    turns: dict[_Key, list[Trial]] = {key: [] for key in chosen}
+    wanted = list(chosen)
+    for turn in range(SETTLING_TURNS + CONTENDING_TURNS):
+        if turn == SETTLING_TURNS:
+            wanted = _contenders(turns)
+        if len(wanted) < 2 <= turn:
+            break
+        for variant, number in begun.items():
+            keys = [key for key in wanted if key[0] == variant and _lives(turns[key])]
+            if keys:
+                pool.resume(number)
+            for key in keys:
+                turns[key].append(timed_alone(pool, chosen[key]))
+    settled = together(turns)
+    found = [record_of(quests[variant], settled[variant, key], facts) for variant, key in settled]
     return [record for record in found if record is not None]
+
+
+def _lives(made: Sequence[Trial]) -> bool:
+    return not made or made[-1].time_ms is not None
+
+
+def _contenders(turns: Mapping[_Key, Sequence[Trial]]) -> list[_Key]:
+    """Those near the best so far."""
+    times = {key: trial.time_ms for key, trial in together(turns).items()}
+    best = min((time for time in times.values() if time is not None), default=0.0)
+    return [key for key, time in times.items() if time is not None and time <= _CONTENDING * best]

@@ -65,7 +65,9 @@ def chosen_layers(names: Sequence[str]) -> tuple[LayerSpec, ...]:
 
 def bordered(layer: LayerSpec) -> LayerSpec:
     """The layer with its padding in the image: what it computes where whoever writes the image
-    leaves room for the border."""
+    leaves room for the border. One without padding stays what it is."""
+    if not (layer.pad_top or layer.pad_left or layer.pad_bottom or layer.pad_right):
+        return layer
     return replace(
         layer,
         height=layer.height + layer.pad_top + layer.pad_bottom,
@@ -137,6 +139,7 @@ def tune_layers(
                     _say_best(layer, variant, found, say)
                     results += found
                 _settle(layer, results, folder, name, pool, state.profile, say)
+                pool.forget()
         if not searched:
             raise InputError(dict.fromkeys(refused))
 
@@ -150,14 +153,21 @@ def _settle(
     profile: DeviceProfile,
     say: Callable[[str], None],
 ) -> None:
-    """Records of one variant are of the same turns already; those of several are not."""
-    known = records_of(read_records(folder, device), layer)
-    chosen = finalists([*results, *known])
+    """Records of one variant are of the same turns already; those of several are not. Ctrl-C
+    leaves them as the searches left them."""
+    chosen = finalists(results, tuple(records_of(read_records(folder, device), layer)))
     variants = dict.fromkeys(record.variant for record in chosen)
     if not results or len(variants) < 2:
         return
     say(f"{layer.name}: {len(chosen)} kernels of {', '.join(variants)} again, in turns")
-    settled = in_the_same_turns(layer, chosen, pool, profile)
+    try:
+        settled = in_the_same_turns(layer, chosen, pool, profile)
+    except KeyboardInterrupt:
+        pool.drain()
+        say(f"{layer.name}: stopped; times of its variants are of different minutes")
+        return
+    if len(settled) < len(chosen):
+        say(f"{layer.name}: {len(chosen) - len(settled)} of them failed or are not valid any more")
     if settled:
         replace_records(folder, device, layer, settled)
         _say_best(layer, "all variants", settled, say)

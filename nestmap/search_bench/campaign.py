@@ -26,10 +26,12 @@ from nestmap.search_bench.contestants import (
     OWN,
     OWN_SEARCHES,
     TAKING_PARTS,
+    WITH_KERNEL,
     WITH_TRANSFER,
     Trace,
     peer_traces,
 )
+from nestmap.search_bench.published_kernel import known_of
 from nestmap.search_bench.recording import Recording, read_recording
 from nestmap.search_bench.replay import (
     Arena,
@@ -174,12 +176,16 @@ def _teachers(
 def _taking_part(
     recording: Recording, project: str, searches: Sequence[str], taught: bool
 ) -> list[str]:
-    """Those that can be given a recording: some of ours need a layer, or teachers."""
+    """Those that can be given a recording: some of ours need a layer, teachers, or a published
+    kernel."""
     if project != OWN:
         return list(searches)
-    if not is_layer(recording):
-        return [search for search in searches if search not in OF_LAYERS]
-    return [search for search in searches if taught or search != WITH_TRANSFER]
+    lacking = {
+        *(() if is_layer(recording) else OF_LAYERS),
+        *(() if taught else (WITH_TRANSFER,)),
+        *(() if known_of(recording) is not None else (WITH_KERNEL,)),
+    }
+    return [search for search in searches if search not in lacking]
 
 
 def _runs_of(unit: _Unit, evaluations: int, python: Path) -> Iterator[Run]:

@@ -15,6 +15,7 @@ from mapper.errors import NestmapError, Problem
 from mapper.search.evolution import Evolution
 from mapper.search.goal import Fastest, Front, Goal
 from mapper.search.model_guided import VIEWS, VIEWS_OF_TREES, ModelGuided, Rule, Settings
+from mapper.search.pool import Describe
 from mapper.search.predicted_first import PredictedFirst
 from mapper.search.random_search import RandomSearch
 from mapper.search.strategy import Strategy
@@ -38,14 +39,21 @@ def goal_of(arena: Arena) -> Goal:
     return Front() if arena.recording.memory_bytes.any() else Fastest()
 
 
-def _guided(settings: Settings, goal: Goal | None = None, *, taught: bool = False) -> Make:
+def _guided(
+    settings: Settings, goal: Goal | None = None, *, taught: bool = False, kernel: bool = False
+) -> Make:
+    def describe_of(arena: Arena, seed: int) -> Describe:
+        if taught:
+            return arena.learned(seed)
+        return arena.describe_kernel if kernel else arena.describe
+
     def make(arena: Arena, seed: int) -> Strategy:
         return ModelGuided(
             arena.candidates,
             seed,
             space=arena.space,
             goal=goal or goal_of(arena),
-            describe=arena.learned(seed) if taught else arena.describe,
+            describe=describe_of(arena, seed),
             settings=settings,
         )
 
@@ -64,6 +72,8 @@ def _predicted_first(arena: Arena, seed: int, *, analytic: bool) -> Strategy:
 
 #: What ``nestmap tune --transfer`` does.
 WITH_TRANSFER = "model-guided, transfer"
+#: Told what a published kernel's source says, as ``nestmap tune`` is told of its own kernels.
+WITH_KERNEL = "model-guided, kernel known"
 #: The default, ``model-guided``, is what ``nestmap tune`` does; ``model-guided, fastest`` is what
 #: it does with ``--fastest``: the goal that the peers have.
 OWN_SEARCHES: dict[str, Make] = {
@@ -72,6 +82,7 @@ OWN_SEARCHES: dict[str, Make] = {
     "model-guided": _guided(Settings()),
     "model-guided, fastest": _guided(Settings(), Fastest()),
     WITH_TRANSFER: _guided(Settings(trusted=True), taught=True),
+    WITH_KERNEL: _guided(Settings(), kernel=True),
     "model-guided, expected gain": _guided(Settings(rule=Rule.EXPECTED)),
     "model-guided, sizes": _guided(Settings(views=VIEWS[:1], views_of_trees=VIEWS_OF_TREES[:1])),
     "model-guided, values": _guided(Settings(views=VIEWS[1:], views_of_trees=VIEWS_OF_TREES[1:])),

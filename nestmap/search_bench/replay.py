@@ -25,6 +25,7 @@ from nestmap.search_bench.layer_recording import (
     known_columns,
     space_of_layer,
 )
+from nestmap.search_bench.published_kernel import known_of
 from nestmap.search_bench.recording import Recording
 from nestmap.tuning.descriptions import PREDICTED
 from nestmap.tuning.learned import Group, LearnedModel, share_of_examples
@@ -93,6 +94,13 @@ class Arena:
         described = self.describe(rows)
         return Described(described.memory_bytes, described.columns, described.columns[:, PREDICTED])
 
+    def describe_kernel(self, rows: Choices) -> Described:
+        """As :meth:`describe`, with what the published kernel's source says; no guess."""
+        assert self.known_kernel is not None, "searches that need it take part elsewhere only"
+        row_of = self.recording.row_of
+        places = [row_of[tuple(row)] for row in rows.tolist()]
+        return Described(self.recording.memory_bytes[places], self.known_kernel[places])
+
     def learned(self, seed: int) -> Describe:
         """As :meth:`describe`; the guess, which is one more column too, is what trees of this seed
         learned from the ``teachers``."""
@@ -108,6 +116,11 @@ class Arena:
             return Described(described.memory_bytes, columns, guess)
 
         return describe
+
+    @cached_property
+    def known_kernel(self) -> Floats | None:
+        """Rows x columns of what a published kernel's source says; None where none is known."""
+        return known_of(self.recording)
 
     @cached_property
     def reference(self) -> tuple[float, float]:

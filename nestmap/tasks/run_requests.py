@@ -174,7 +174,8 @@ def _settled(state: JsonObject) -> tuple[str | None, ...]:
     what would be chosen today depends on the records that are shipped today."""
     value = state.get("variants", [])
     names = cast("list[object]", value) if isinstance(value, list) else [value]
-    if any(name is not None and name not in VARIANTS for name in names):
+    known = all(name is None or (isinstance(name, str) and name in VARIANTS) for name in names)
+    if not known or len(names) > MOST_VARIANTS:
         raise InputError(
             Problem("/history/state/variants", "not variants", str(value)[:80], ", ".join(VARIANTS))
         )

@@ -157,6 +157,8 @@ def test_a_run_keeps_its_variants_whatever_records_are_shipped_meanwhile(
     [
         ({"programs": ["0" * 64]}, "/history/state/programs", "another version of nestmap"),
         ({"variants": ["tall"]}, "/history/state/variants", "not variants"),
+        ({"variants": [[]]}, "/history/state/variants", "not variants"),
+        ({"variants": ["direct"] * 17}, "/history/state/variants", "not variants"),
     ],
 )
 def test_a_run_does_not_go_on_with_other_programs_than_it_was_begun_with(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,6 +85,23 @@ def test_what_is_only_queued_can_be_dropped(pool: Pool):
     while pool.waiting:
         assert pool.result(60.0) is not None
     assert pool.result(0.1) is None
+    for _ in range(20):
+        pool.submit({"mapping": {"1": does.FINE}}, Repetition())
+    pool.drain()
+    assert not pool.waiting and pool.result(0.1) is None
+
+
+def test_layers_can_take_turns_and_leave_nothing_on_disk_once_they_are_forgotten(pool: Pool):
+    first = pool.begin(SMALL, "direct", NO_WORKLOAD)
+    second = pool.begin(SMALL, "partial", NO_WORKLOAD)
+    for number in (first, second, first):
+        pool.resume(number)
+        (trial,) = measure(pool, does.FINE)
+        assert isinstance(trial.outcome, Timed)
+    tasks = [Path(t.message["workload"]) for t in pool.tasks]
+    assert len(tasks) == 3 and all(folder.is_dir() for folder in tasks)
+    pool.forget()
+    assert not any(folder.exists() for folder in tasks)
 
 
 def test_a_device_that_is_not_there_is_an_error():

@@ -10,6 +10,7 @@ import pytest
 
 from mapper.errors import InputError
 from mapper.layer_sets import named_layer
+from mapper.pipeline import assignment_to_json
 from mapper.tuning_records import (
     best_record,
     front_of,
@@ -19,13 +20,19 @@ from mapper.tuning_records import (
     records_to_json,
     shipped_records,
 )
+from nestmap.kernel_bench import record_files
+from nestmap.kernel_bench.proposals import SampleAndChange
 from nestmap.kernel_bench.record_files import (
     device_folder,
     file_of,
     read_records,
+    replace_records,
     write_records,
 )
+from nestmap.kernel_bench.search import quest
+from nestmap.kernel_bench.valid_records import best_valid
 from tests.unit.kernel_bench.records import SMALL, record
+from worker.devices.null import NULL_PROFILE
 
 
 def test_a_record_comes_back_from_its_json():
@@ -99,7 +106,7 @@ def test_the_best_record_within_a_bound_on_memory():
 
 def test_written_records_are_merged_with_what_is_in_the_file(tmp_path: Path):
     fast = record(time_ms=1.0, extra_bytes=100, source_hash="fast")
-    lean = record(time_ms=3.0, extra_bytes=0, source_hash="lean")
+    lean = record(time_ms=3.0, extra_bytes=0, source_hash="lean", choices={"mapping": {}})
     vgg = record(layer=named_layer("vgg16/0"), source_hash="vgg")
     first = write_records(tmp_path, "gpu", [fast, vgg])
     assert [path.name for path in first] == ["layers.json", "vgg16.json"]
@@ -107,6 +114,48 @@ def test_written_records_are_merged_with_what_is_in_the_file(tmp_path: Path):
     assert read_records(tmp_path, "gpu") == (fast, lean, vgg)
     assert read_records(tmp_path, "another") == ()
     assert json.loads(first[0].read_text()) == records_to_json([fast, lean])
+
+
+def test_what_is_shipped_has_the_figures_of_the_folder_once_it_was_timed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In a quiet minute it was faster than anything is now: it would win for ever."""
+    shipped = record(time_ms=1.0, source_hash="shipped")
+    monkeypatch.setattr(record_files, "shipped_records", lambda _: (shipped,))
+    better = record(time_ms=1.3, source_hash="better", choices={"mapping": {}})
+    again = replace(shipped, time_ms=1.4)
+    replace_records(tmp_path, "gpu", SMALL, [again, better])
+    assert best_record(read_records(tmp_path, "gpu"), SMALL) == better
+    # Another search's records do not push it out of the file.
+    write_records(tmp_path, "gpu", [replace(better, time_ms=1.2)])
+    assert [r.time_ms for r in read_records(tmp_path, "gpu")] == [1.4, 1.2]
+    # What is not shipped, and is beaten, is.
+    beaten = record(time_ms=1.5, source_hash="x", choices={"mapping": {"2": 1}})
+    write_records(tmp_path, "gpu", [beaten])
+    assert len(read_records(tmp_path, "gpu")) == 2
+
+
+def test_records_are_replaced_in_every_file_whatever_the_layer_is_called_there(tmp_path: Path):
+    named = named_layer("vgg16/0")
+    unnamed = replace(named, name="mine")
+    write_records(tmp_path, "gpu", [record(layer=unnamed, time_ms=0.1), record()])
+    replace_records(tmp_path, "gpu", named, [record(layer=named, time_ms=2.0)])
+    assert [(r.layer.name, r.time_ms) for r in read_records(tmp_path, "gpu")] == [
+        ("small", 2.0), ("vgg16/0", 2.0),
+    ]  # fmt: skip
+
+
+def test_a_record_that_is_not_valid_any_more_does_not_hide_one_that_is():
+    wanted = quest(SMALL, "direct", NULL_PROFILE)
+    (drawn,) = SampleAndChange(wanted.space, 1).propose(1)
+    valid = record(choices=assignment_to_json(drawn), time_ms=2.0, extra_bytes=0)
+    stale = record(time_ms=1.0)
+    unknown = record(variant="direct", time_ms=0.5, choices={"mapping": {"pad_block": 1}})
+    assert best_valid([stale, valid, unknown], SMALL, NULL_PROFILE) == valid
+    assert best_valid([stale, valid], SMALL, NULL_PROFILE, max_extra_bytes=0) == valid
+    # Whoever runs it says what is wrong with it.
+    assert best_valid([stale], SMALL, NULL_PROFILE) == stale
+    assert best_valid([stale], SMALL, NULL_PROFILE, max_extra_bytes=0) is None
 
 
 def test_a_damaged_file_is_named(tmp_path: Path):

@@ -19,8 +19,13 @@ from nestmap.kernel_bench.pool import DeviceState, Pool
 from nestmap.kernel_bench.proposals import SampleAndChange
 from nestmap.kernel_bench.record_files import read_records, write_records
 from nestmap.kernel_bench.same_turns import together
-from nestmap.kernel_bench.search import CONFIRMING, Budget, quest
-from nestmap.kernel_bench.settling import SETTLING_TURNS, finalists, in_the_same_turns
+from nestmap.kernel_bench.search import CONFIRMING, Budget, Quest, quest
+from nestmap.kernel_bench.settling import (
+    CONTENDING_TURNS,
+    SETTLING_TURNS,
+    finalists,
+    in_the_same_turns,
+)
 from nestmap.kernel_bench.trial import Trial, choices_key
 from nestmap.kernel_bench.tuning_stage import Tuning, tune_layers
 from nestmap.tuning.reference import Workload
@@ -31,11 +36,14 @@ FACTS = {"device.name": "fake", "driver.version": "1", "platform.version": "1"}
 
 
 class SlowingPool:
-    """Every kernel takes longer than the one before; ``factors`` by variant, None for failure."""
+    """Every kernel takes longer than the one before unless it is ``steady``; ``factors`` by
+    variant, None for failure."""
 
-    def __init__(self, factors: Mapping[str, float | None]) -> None:
+    def __init__(self, factors: Mapping[str, float | None], *, steady: bool = False) -> None:
         self._factors = factors
+        self._steady = steady
         self._variant = ""
+        self._begun: list[str] = []
         self._asked: Mapping[str, Any] = {}
         self.measured: list[tuple[str, str]] = []
 
@@ -47,9 +55,18 @@ class SlowingPool:
     def device(self) -> DeviceState:
         return DeviceState(dict(FACTS), NULL_PROFILE)
 
-    def begin(self, layer: LayerSpec, variant: str, workload: Workload) -> None:
+    def begin(self, layer: LayerSpec, variant: str, workload: Workload) -> int:
         assert layer == SMALL and workload.expected.size
-        self._variant = variant
+        self._begun.append(variant)
+        return len(self._begun) - 1
+
+    def resume(self, number: int) -> None:
+        self._variant = self._begun[number]
+
+    def forget(self) -> None:
+        self._begun.clear()
+
+    def drain(self) -> None: ...
 
     def submit(self, choices: Mapping[str, Any], how: Repetition) -> None:
         assert how == CONFIRMING
@@ -60,7 +77,8 @@ class SlowingPool:
         factor = self._factors[self._variant]
         outcome: Outcome = CompileError("no")
         if factor is not None:
-            outcome = Timed((int(1e6 * factor * (1 + len(self.measured))),) * 5, 1e-7, 0.0)
+            slower = 1 if self._steady else 1 + len(self.measured)
+            outcome = Timed((int(1e6 * factor * slower),) * 5, 1e-7, 0.0)
         return Trial(self._asked, outcome, 0, 0, 1e-7, f"{self._variant} now")
 
 
@@ -92,18 +110,47 @@ def test_variants_take_turns_so_that_a_slow_minute_is_slow_for_all() -> None:
     assert {r.trials for r in settled} == {5 * SETTLING_TURNS}
 
 
-def test_times_are_those_of_the_median_turn() -> None:
-    fast, slow = ((1.0, 3.0, 1.1), (2.0, 6.0, 2.2))
-    of_all = together({"fast": [trial(t) for t in fast], "slow": [trial(t) for t in slow]})
-    assert {key: one.time_ms for key, one in of_all.items()} == {"fast": 1.1, "slow": 2.2}
-    spread = of_all["fast"].outcome
+def test_those_near_the_best_have_more_turns() -> None:
+    near, far = found("direct", 2, 1.0), found("partial", 1, 1.0)
+    pool = SlowingPool({"direct": 1.0, "partial": 1.2}, steady=True)
+    settled = again(pool, [*near, *far])
+    trials = {r.variant: r.trials for r in settled}
+    assert trials == {
+        "direct": 5 * (SETTLING_TURNS + CONTENDING_TURNS), "partial": 5 * SETTLING_TURNS,
+    }  # fmt: skip
+    assert {r.variant: r.time_ms for r in settled} == {"direct": 1.0, "partial": 1.2}
+
+
+def test_times_are_those_of_the_usual_turn() -> None:
+    turns = {f"{n}": tuple(n * t for t in (1.0, 3.0, 1.1)) for n in (1, 2, 3, 4)}
+    of_all = together({key: [trial(t) for t in times] for key, times in turns.items()})
+    assert {key: one.time_ms for key, one in of_all.items()} == {
+        "1": 1.1, "2": 2.2, "3": 3.3, "4": 4.4,
+    }  # fmt: skip
+    spread = of_all["1"].outcome
     assert isinstance(spread, Timed) and set(spread.trials_ns) == {1_100_000}, (
         "turns differ, not it"
     )
-    # Who failed in one turn came to nothing, and says nothing of the turns.
+
+
+def test_what_befalls_one_alone_changes_nothing_for_the_others() -> None:
+    steady = {f"{n}": [trial(float(n))] * 3 for n in (1, 2, 3, 4)}
+    of_all = together({**steady, "late": [trial(1.0), trial(9.0), trial(1.0)]})
+    assert [one.time_ms for one in of_all.values()] == [1.0, 2.0, 3.0, 4.0, 1.0]
+    # Nor where one had fewer turns, or failed in one and came to nothing.
     failed = Trial({}, CompileError("no"))
-    of_all = together({"fast": [trial(t) for t in fast], "failed": [trial(9.0), failed]})
-    assert of_all["failed"] is failed and of_all["fast"].time_ms == 1.1
+    of_all = together({**steady, "few": [trial(2.0)], "failed": [trial(9.0), failed]})
+    assert [one.time_ms for one in of_all.values()] == [1.0, 2.0, 3.0, 4.0, 2.0, None]
+    assert of_all["failed"] is failed
+
+
+def test_of_few_candidates_times_stay_as_they_were_measured() -> None:
+    """A hiccup of one in two of three turns would make the other faster than it ever was."""
+    of_all = together({
+        "fast": [trial(1.0)] * 3, "hiccups": [trial(2.0), trial(6.0), trial(6.0)],
+    })  # fmt: skip
+    assert of_all["fast"].time_ms == 1.0
+    failed = Trial({}, CompileError("no"))
     assert together({"failed": [failed]}) == {"failed": failed}
 
 
@@ -123,8 +170,16 @@ def test_what_fails_now_or_is_not_valid_any_more_is_left_out() -> None:
 def test_finalists_are_the_fastest_of_each_variant_and_the_fastest_without_extra_memory() -> None:
     lean = replace(found("direct", 1, 9.0)[0], extra_bytes=0, choices={"mapping": {"lean": 0}})
     direct = found("direct", 7, 1.0)
-    chosen = finalists([lean, *direct[::-1], direct[0], *found("partial", 1, 7.5)])
-    assert [record.time_ms for record in chosen] == [1.0, 2.0, 3.0, 4.0, 9.0, 7.5]
+    chosen = finalists([lean, *direct[::-1], *found("partial", 1, 7.5)], direct[:1])
+    assert [record.time_ms for record in chosen] == [1.0, 2.0, 3.0, 4.0, 7.5, 9.0]
+
+
+def test_nothing_that_is_known_or_on_the_front_keeps_figures_of_another_minute() -> None:
+    direct = found("direct", 7, 1.0)
+    between = replace(direct[6], time_ms=6.5, extra_bytes=10)
+    known = direct[4:6]
+    chosen = finalists([*direct[:4], between], known)
+    assert [record.time_ms for record in chosen] == [1.0, 2.0, 3.0, 4.0, 6.5, 5.0, 6.0]
 
 
 def test_after_a_search_of_several_variants_only_times_of_the_same_turns_are_kept(
@@ -142,6 +197,30 @@ def test_after_a_search_of_several_variants_only_times_of_the_same_turns_are_kep
     kept = read_records(tmp_path, "fake")
     assert [r.source_hash for r in kept] == ["of another layer", "partial now"]
     assert any("4 kernels of direct, partial again, in turns" in line for line in said)
+
+
+def test_ctrl_c_while_a_layer_settles_leaves_the_searches_records_and_the_other_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = {"direct": found("direct", 1, 1.0), "partial": found("partial", 1, 5.0)}
+    searched: list[str] = []
+
+    def search(wanted: Quest, *_: Any, **__: Any) -> list[TuningRecord]:
+        searched.append(wanted.variant)
+        return records[wanted.variant]
+
+    def interrupted(*_: Any) -> list[TuningRecord]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: SlowingPool({}))
+    monkeypatch.setattr(tuning_stage, "search", search)
+    monkeypatch.setattr(tuning_stage, "in_the_same_turns", interrupted)
+    how = Tuning(("direct", "partial"), Budget(candidates=1), 1, tmp_path / "journal")
+    said: list[str] = []
+    tune_layers([SMALL, SMALL], "null", how, tmp_path, said.append)
+    assert searched == ["direct", "partial"] * 2
+    assert [r.time_ms for r in read_records(tmp_path, "fake")] == [1.0]
+    assert sum("stopped" in line for line in said) == 2
 
 
 def test_records_of_one_variant_are_not_timed_twice(

@@ -14,7 +14,7 @@ from mapper.layer_spec import LayerSpec, Layout
 from nestmap.kernel_bench import tuning_stage
 from nestmap.kernel_bench.pool import DeviceState
 from nestmap.kernel_bench.search import Budget, Quest
-from nestmap.kernel_bench.tuning_stage import Tuning, tune_layers
+from nestmap.kernel_bench.tuning_stage import Tuning, bordered, tune_layers
 from tests.unit.kernel_bench.records import SMALL
 from worker.devices.null import NULL_PROFILE
 
@@ -33,6 +33,8 @@ class IdlePool:
 
     def device(self) -> DeviceState:
         return DeviceState(dict(FACTS), NULL_PROFILE)
+
+    def forget(self) -> None: ...
 
 
 @pytest.fixture
@@ -79,3 +81,10 @@ def test_where_nothing_can_be_searched_the_reasons_are_an_error(
     with pytest.raises(InputError, match="tiled-vectors"):
         tuned(tmp_path, [SMALL], "tiled-vectors", "tiled-vectors-slices")
     assert not searched
+
+
+def test_a_layer_without_padding_is_no_other_with_its_border_given():
+    plain = replace(SMALL, pad_top=0, pad_left=0, pad_bottom=0, pad_right=0)
+    assert bordered(plain) is plain
+    wide = bordered(SMALL)
+    assert (wide.height, wide.width, wide.pad_top) == (8, 8, 0) and wide.name == "small bordered"
