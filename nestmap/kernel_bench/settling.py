@@ -78,9 +78,7 @@ def in_the_same_turns(
     turns: dict[_Key, list[Trial]] = {key: [] for key in chosen}
     wanted = list(chosen)
     for turn in range(SETTLING_TURNS + CONTENDING_TURNS):
-        if turn == SETTLING_TURNS:
-            wanted = _contenders(turns)
-        if len(wanted) < 2 <= turn:
+        if turn == SETTLING_TURNS and len(wanted := _contenders(turns)) < 2:
             break
         for variant, number in begun.items():
             keys = [key for key in wanted if key[0] == variant and _lives(turns[key])]

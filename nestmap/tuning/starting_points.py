@@ -27,7 +27,7 @@ from nestmap.kernel_bench.record_files import device_folder
 PROCESSOR_VARIANTS = ("blocked", "blocked-in-place")
 #: As these, where every filter has a channel of its own.
 DEPTHWISE_VARIANT = "channelwise"
-#: As these, for a band of tiles: worth searches of their own where weights are many.
+#: As these, for a band of tiles: as fast where weights are many, by other tiles.
 BAND_VARIANTS = ("blocked-bands", "blocked-bands-in-place")
 #: Candidates of a family for each variant of a layer.
 STARTING_CANDIDATES = 6
