@@ -38,9 +38,10 @@ class TuningRecord:
     ``choices`` is what ``pipeline.assignment_to_json`` writes. ``time_ms`` is the median of
     ``trials`` runs, first start to last end of the timed launches; ``spread`` their
     interquartile range over the median. Where candidates took turns, those of a turn that was slow
-    for most of them are taken at the speed of the usual turn (docs/kernel-bench.md). ``extra_bytes`` are written and read within a run
-    beside input, weights and output; ``prepared_bytes`` are made once of the weights before
-    any run and are not among them. ``relative_error`` is the norm of the difference to a
+    for most of them are taken at the speed of the usual turn (docs/kernel-bench.md).
+    ``extra_bytes`` are written and read within a run beside input, weights and output;
+    ``prepared_bytes`` are made once of the weights before any run and are not among them.
+    ``relative_error`` is the norm of the difference to a
     float64 reference over the norm of the reference. ``source_hash`` is SHA-256 of the source.
     """
 
