@@ -190,8 +190,8 @@ class Pool:
     def submit(self, choices: Mapping[str, Any], how: Repetition) -> None:
         """Queue a candidate of the current layer."""
         assert self._task is not None
-        self.waiting += 1
         self._jobs.put(_Job(self._task, choices, how))
+        self.waiting += 1
 
     def result(self, timeout_s: float) -> Trial | None:
         """The next candidate that is done; None if none is within the time. DeviceError."""

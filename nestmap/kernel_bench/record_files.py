@@ -86,20 +86,23 @@ def replace_records(
     """Put these in the place of all records of a layer that ``folder`` has, whatever it is called
     there."""
     own = folder / device / f"{file_of(layer.name)}.json"
-    for path in {own, *(folder / device).glob("*.json")}:
-        before = _read(path) if path.exists() else ()
-        others = [record for record in before if same_layer(record.layer) != same_layer(layer)]
-        if path == own:
-            _write(path, _kept(device, [*others, *records]))
-        elif len(others) < len(before):
+    _write(own, _kept(device, [*_of_others(own, layer), *records]))
+    for path in sorted((folder / device).glob("*.json")):
+        if path != own and len(others := _of_others(path, layer)) < len(_read(path)):
             _write(path, others)
+
+
+def _of_others(path: Path, layer: LayerSpec) -> list[TuningRecord]:
+    before = _read(path) if path.exists() else ()
+    return [record for record in before if same_layer(record.layer) != same_layer(layer)]
 
 
 def _kept(device: str, records: Sequence[TuningRecord]) -> tuple[TuningRecord, ...]:
     """The front; and what is shipped and was timed again, whose older figures would count else."""
     shipped = {_key(record) for record in shipped_records(device)}
-    front = front_of(records)
+    # Of one mapping the last counts: the generator may have made another source of it.
     latest = {_key(record): record for record in records}
+    front = front_of(list(latest.values()))
     for record in front:
         latest.pop(_key(record), None)
     return (*front, *(record for key, record in latest.items() if key in shipped))

@@ -17,7 +17,7 @@ from mapper.measurement import Timed
 from nestmap.kernel_bench.trial import Trial
 
 _Key = TypeVar("_Key", bound=Hashable)
-#: Among fewer nobody can tell whose turn it was that went wrong.
+#: Among fewer nobody can tell whose turn it was that went wrong, unless others have not had it.
 _FEWEST = 4
 
 
@@ -37,20 +37,21 @@ def _timed(turns: Sequence[Trial]) -> list[Timed] | None:
 
 
 def _factors(contestants: Sequence[Sequence[Timed]]) -> list[float]:
-    """For each turn what makes its times those of the usual turn.
+    """For each turn what makes its times those of the usual turn among those that all have had.
 
-    In the median of the contestants, so that a hiccup of one leaves it alone.
+    In the median of the contestants, so that a hiccup of one leaves it alone. Turns that only some
+    have had count at the speed of the others', however few had them: else those would be compared
+    at another speed than the rest.
     """
     logarithms = [[log(max(o.time_ms, 1e-9)) for o in outcomes] for outcomes in contestants]
-    usual = [median(own) for own in logarithms]
+    shared = min(map(len, logarithms), default=0)
+    usual = [median(own[:shared]) for own in logarithms]
     factors: list[float] = []
     for turn in range(max(map(len, logarithms), default=0)):
-        off = [
-            own[turn] - level
-            for own, level in zip(logarithms, usual, strict=True)
-            if turn < len(own)
-        ]
-        factors.append(exp(-median(off)) if len(off) >= _FEWEST else 1.0)
+        there = [(own[turn], level) for own, level in zip(logarithms, usual, strict=True)
+                 if turn < len(own)]  # fmt: skip
+        known = len(there) >= _FEWEST or turn >= shared
+        factors.append(exp(-median(time - level for time, level in there)) if known else 1.0)
     return factors
 
 

@@ -104,7 +104,8 @@ def tune_layers(
     variants and its records so far are then timed again in the same turns.
 
     What a variant cannot compute is said and left out; InputError if nothing is left.
-    Ctrl-C ends the search of one layer with its best in the records; a second one ends all.
+    Ctrl-C ends the search of one layer with its best in the records, or leaves out the timing
+    again; a second one in the same search ends all.
     """
     with Pool(device, how.workers, how.deadlines) as pool:
         state = pool.device()

@@ -183,7 +183,7 @@ def _taking_part(
     lacking = {
         *(() if is_layer(recording) else OF_LAYERS),
         *(() if taught else (WITH_TRANSFER,)),
-        *(() if known_of(recording) is not None else (WITH_KERNEL,)),
+        *(() if WITH_KERNEL in searches and known_of(recording) is not None else (WITH_KERNEL,)),
     }
     return [search for search in searches if search not in lacking]
 

@@ -7,7 +7,8 @@ Computer Systems 30, 2014, sections 3 and 4. A work-item makes ``tile_size_x`` x
 pixels, ``block_size_x`` and ``block_size_y`` apart, all loops over the filter unrolled; a group
 stages its pixels with their halo in local memory if ``use_shmem``, with columns between rows
 against bank conflicts if ``use_padding``. Devices are as their makers' papers describe them
-(NVIDIA's on the A100 and on the GA102 family, AMD's on CDNA 2). No recorded time is used.
+(NVIDIA's on the A100 and on the GA102 family, AMD's on CDNA 2). No recorded time enters; which
+counts are taken was chosen on the A100's recording (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class Gpu:
     wave: int
 
 
+_PARAMETERS = {
+    "block_size_x", "block_size_y", "tile_size_x", "tile_size_y", "use_padding", "use_shmem",
+    "filter_width", "filter_height",
+}  # fmt: skip
 #: By the recordings' names of devices. An MI250X is two devices; one of them was recorded.
 GPUS: Mapping[str, Gpu] = {
     "NVIDIA A100-PCIE-40GB": Gpu(108, 64, 2048, 32, 164 * 1024, 65536, 32),
@@ -67,6 +72,8 @@ def known_of(recording: Recording) -> Floats | None:
     if gpu is None or recording.document.get("name") != SPACE:
         return None
     names = [name for name, _ in recording.variables]
+    if not set(names) >= _PARAMETERS:
+        return None
     return predicted(dict(zip(names, recording.values.T, strict=True)), gpu)
 
 

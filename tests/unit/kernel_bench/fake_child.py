@@ -32,7 +32,7 @@ def main() -> None:
         return
     facts = {"device.name": "fake"}
     send(replies, {"type": "ready", "facts": facts, "profile": asdict(NULL_PROFILE)})
-    lock = -1
+    lock, variant = -1, ""
     while True:
         try:
             request = receive(sys.stdin.fileno())
@@ -40,6 +40,7 @@ def main() -> None:
             return
         send(replies, {"type": "accepted"})
         if request["type"] == "task":
+            variant = request["variant"]
             lock = os.open(request["lock"], os.O_RDWR | os.O_CREAT, 0o600)
             send(replies, {"type": "begun"})
             continue
@@ -54,7 +55,9 @@ def main() -> None:
         if wish == CRASHES:
             os.kill(os.getpid(), signal.SIGSEGV)
         fcntl.flock(lock, fcntl.LOCK_UN)
-        trial = Trial(request["choices"], Timed((os.getpid(),), 0.0, 0.0))
+        trial = Trial(
+            request["choices"], Timed((os.getpid(),), 0.0, 0.0), source_hash=f"of {variant}"
+        )
         value = {"nonsense": 1} if wish == TALKS_NONSENSE else trial.to_json()
         send(replies, {"type": "trial", "trial": value, "retire": wish == RETIRES})
 

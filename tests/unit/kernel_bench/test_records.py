@@ -135,6 +135,14 @@ def test_what_is_shipped_has_the_figures_of_the_folder_once_it_was_timed_again(
     assert len(read_records(tmp_path, "gpu")) == 2
 
 
+def test_a_mapping_of_which_another_source_is_made_now_has_todays_time(tmp_path: Path):
+    before = record(time_ms=1.0, source_hash="of the old generator")
+    write_records(tmp_path, "gpu", [before])
+    today = record(time_ms=1.4, source_hash="of the new one")
+    write_records(tmp_path, "gpu", [today])
+    assert read_records(tmp_path, "gpu") == (today,)
+
+
 def test_records_are_replaced_in_every_file_whatever_the_layer_is_called_there(tmp_path: Path):
     named = named_layer("vgg16/0")
     unnamed = replace(named, name="mine")

@@ -44,6 +44,7 @@ class SlowingPool:
         self._steady = steady
         self._variant = ""
         self._begun: list[str] = []
+        self.waiting = 0
         self._asked: Mapping[str, Any] = {}
         self.measured: list[tuple[str, str]] = []
 
@@ -64,9 +65,11 @@ class SlowingPool:
         self._variant = self._begun[number]
 
     def forget(self) -> None:
+        assert not self.waiting
         self._begun.clear()
 
-    def drain(self) -> None: ...
+    def drain(self) -> None:
+        self.waiting = 0
 
     def submit(self, choices: Mapping[str, Any], how: Repetition) -> None:
         assert how == CONFIRMING
@@ -144,6 +147,18 @@ def test_what_befalls_one_alone_changes_nothing_for_the_others() -> None:
     assert of_all["failed"] is failed
 
 
+def test_turns_that_only_contenders_had_are_taken_at_the_speed_of_those_that_all_had() -> None:
+    """Else whoever had a few turns in a quiet minute would beat all that had more."""
+    for slower in (1.2, 0.8):
+        turns = {f"c{n}": [trial(t)] * 5 + [trial(t * slower)] * 6
+                 for n, t in enumerate((1.0, 1.02))}  # fmt: skip
+        turns |= {f"other{n}": [trial(1.06 + n / 100)] * 5 for n in range(6)}
+        times = {key: one.time_ms for key, one in together(turns).items()}
+        assert list(times.values()) == pytest.approx(
+            [1.0, 1.02, *(1.06 + n / 100 for n in range(6))]
+        )
+
+
 def test_of_few_candidates_times_stay_as_they_were_measured() -> None:
     """A hiccup of one in two of three turns would make the other faster than it ever was."""
     of_all = together({
@@ -209,10 +224,13 @@ def test_ctrl_c_while_a_layer_settles_leaves_the_searches_records_and_the_other_
         searched.append(wanted.variant)
         return records[wanted.variant]
 
+    pool = SlowingPool({})
+
     def interrupted(*_: Any) -> list[TuningRecord]:
+        pool.waiting = 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: SlowingPool({}))
+    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: pool)
     monkeypatch.setattr(tuning_stage, "search", search)
     monkeypatch.setattr(tuning_stage, "in_the_same_turns", interrupted)
     how = Tuning(("direct", "partial"), Budget(candidates=1), 1, tmp_path / "journal")

@@ -95,6 +95,8 @@ def test_nothing_is_known_of_other_spaces_and_devices() -> None:
     recording = hub("a100")
     assert known_of(replace(recording, device="Some GPU")) is None
     assert known_of(replace(recording, document={"name": "gemm"})) is None
+    another = (("block_size_z", (1,)), *recording.variables[1:])
+    assert known_of(replace(recording, variables=another)) is None
     layer = read_recording(RECORDINGS / "vgg16_7_quick_partial_pocl.json.gz")
     assert known_of(layer) is None
 
