@@ -18,18 +18,17 @@ from typing import Any
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError, Problem
 from mapper.layer_spec import Activation, DType, LayerSpec
-from mapper.pipeline import generate_kernels, subject_of_layer
+from mapper.pipeline import subject_of_layer
 from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench.by_hand import BY_HAND, HandWritten
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import LibraryProcess, save_operands
 from nestmap.kernel_bench.operands import library_operands, library_tolerance, own_layout
 from nestmap.kernel_bench.peak import RegisterPeak
-from nestmap.kernel_bench.proposals import readable
-from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
+from nestmap.kernel_bench.search import INPUT_SEED, tflops
 from nestmap.kernel_bench.span import SpanPlan, prepared_bytes, scratch_bytes
 from nestmap.kernel_bench.turns import Turn, turn_of
-from nestmap.kernel_bench.valid_records import best_valid
+from nestmap.kernel_bench.valid_records import best_valid, plan_of
 from nestmap.tuning.reference import make_workload
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.loaded_plan import Session
@@ -237,11 +236,7 @@ class _Ours:
     """The kernels of a record, in this process."""
 
     def __init__(self, record: TuningRecord, session: Session, profile: DeviceProfile) -> None:
-        wanted = quest(record.layer, record.variant, profile)
-        assignments = readable(wanted.space, [record.choices])
-        if not assignments:
-            raise NestmapError("the record's mapping is not valid any more")
-        plan = generate_kernels(wanted.subject, assignments[0])
+        plan = plan_of(record, profile)
         self.extra_bytes, self.prepared_bytes = scratch_bytes(plan), prepared_bytes(plan)
         self.loaded = SpanPlan(session, plan)
 

@@ -12,16 +12,15 @@ from typing import Any
 from mapper.device_profile import DeviceProfile
 from mapper.errors import NestmapError
 from mapper.layer_spec import LayerSpec
-from mapper.pipeline import generate_kernels, subject_of_layer
+from mapper.pipeline import subject_of_layer
 from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench.cudnn import CudnnLayer
 from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.operands import library_operands, library_tolerance
-from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.replay import Replay
-from nestmap.kernel_bench.search import INPUT_SEED, quest, tflops
+from nestmap.kernel_bench.search import INPUT_SEED, tflops
 from nestmap.kernel_bench.span import SpanPlan, interquartile, prepared_bytes, scratch_bytes
-from nestmap.kernel_bench.valid_records import best_valid
+from nestmap.kernel_bench.valid_records import best_valid, plan_of
 from nestmap.tuning.reference import Workload, make_workload
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.loaded_plan import Session
@@ -138,12 +137,7 @@ class _Kernels:
         self, name: str, record: TuningRecord, session: Session, profile: DeviceProfile
     ) -> None:
         self.figure = Figure(name)
-        # A record may have been measured under another name of the layer.
-        wanted = quest(record.layer, record.variant, profile)
-        assignments = readable(wanted.space, [record.choices])
-        if not assignments:
-            raise NestmapError("the record's mapping is not valid any more")
-        plan = generate_kernels(wanted.subject, assignments[0])
+        plan = plan_of(record, profile)
         self.figure.extra_bytes = scratch_bytes(plan)
         self.figure.prepared_bytes = prepared_bytes(plan)
         self.figure.details = {"variant": record.variant, "choices": dict(record.choices)}

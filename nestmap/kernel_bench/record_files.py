@@ -86,15 +86,15 @@ def replace_records(
     """Put these in the place of all records of a layer that ``folder`` has, whatever it is called
     there."""
     own = folder / device / f"{file_of(layer.name)}.json"
-    _write(own, _kept(device, [*_of_others(own, layer), *records]))
-    for path in sorted((folder / device).glob("*.json")):
-        if path != own and len(others := _of_others(path, layer)) < len(_read(path)):
-            _write(path, others)
-
-
-def _of_others(path: Path, layer: LayerSpec) -> list[TuningRecord]:
-    before = _read(path) if path.exists() else ()
-    return [record for record in before if same_layer(record.layer) != same_layer(layer)]
+    before = {path: _read(path) for path in sorted((folder / device).glob("*.json"))}
+    others = {
+        path: [record for record in found if same_layer(record.layer) != same_layer(layer)]
+        for path, found in before.items()
+    }
+    _write(own, _kept(device, [*others.pop(own, []), *records]))
+    for path, left in others.items():
+        if len(left) < len(before[path]):
+            _write(path, left)
 
 
 def _kept(device: str, records: Sequence[TuningRecord]) -> tuple[TuningRecord, ...]:

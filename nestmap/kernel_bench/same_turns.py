@@ -21,6 +21,11 @@ _Key = TypeVar("_Key", bound=Hashable)
 _FEWEST = 4
 
 
+def may_go_on(made: Sequence[Trial]) -> bool:
+    """Whether a candidate has another turn: who failed came to nothing."""
+    return not made or made[-1].time_ms is not None
+
+
 def together(turns: Mapping[_Key, Sequence[Trial]]) -> dict[_Key, Trial]:
     """Each candidate's turns as one trial: the last if it failed, for then it came to nothing.
 

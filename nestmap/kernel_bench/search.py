@@ -31,7 +31,7 @@ from nestmap.kernel_bench.proposals import (
     readable,
     solver_processes,
 )
-from nestmap.kernel_bench.same_turns import together
+from nestmap.kernel_bench.same_turns import may_go_on, together
 from nestmap.kernel_bench.span import interquartile
 from nestmap.kernel_bench.trial import Trial, choices_key, layer_key
 from nestmap.restrictions import read_restrictions
@@ -310,7 +310,7 @@ class _Run:
         turns: dict[str, list[Trial]] = {key: [] for key in chosen}
         for _ in range(CONFIRMING_TURNS):
             for key, choices in chosen.items():
-                if not turns[key] or turns[key][-1].time_ms is not None:
+                if may_go_on(turns[key]):
                     turns[key].append(timed_alone(self._pool, choices))
         return list(together(turns).values())
 

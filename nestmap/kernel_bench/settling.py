@@ -16,7 +16,7 @@ from mapper.pipeline import assignment_to_json
 from mapper.tuning_records import TuningRecord, front_of
 from nestmap.kernel_bench.pool import Pool
 from nestmap.kernel_bench.proposals import readable
-from nestmap.kernel_bench.same_turns import together
+from nestmap.kernel_bench.same_turns import may_go_on, together
 from nestmap.kernel_bench.search import (
     INPUT_SEED,
     Quest,
@@ -81,7 +81,7 @@ def in_the_same_turns(
         if turn == SETTLING_TURNS and len(wanted := _contenders(turns)) < 2:
             break
         for variant, number in begun.items():
-            keys = [key for key in wanted if key[0] == variant and _lives(turns[key])]
+            keys = [key for key in wanted if key[0] == variant and may_go_on(turns[key])]
             if keys:
                 pool.resume(number)
             for key in keys:
@@ -89,10 +89,6 @@ def in_the_same_turns(
     settled = together(turns)
     found = [record_of(quests[variant], settled[variant, key], facts) for variant, key in settled]
     return [record for record in found if record is not None]
-
-
-def _lives(made: Sequence[Trial]) -> bool:
-    return not made or made[-1].time_ms is not None
 
 
 def _contenders(turns: Mapping[_Key, Sequence[Trial]]) -> list[_Key]:

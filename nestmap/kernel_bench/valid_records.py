@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mapper.device_profile import DeviceProfile
-from mapper.errors import InputError
+from mapper.errors import InputError, NestmapError
+from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
-from mapper.tuning_records import TuningRecord, records_of
+from mapper.pipeline import generate_kernels
+from mapper.tuning_records import TuningRecord, best_record
 from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.search import quest
 
@@ -18,25 +20,29 @@ def best_valid(
     profile: DeviceProfile,
     max_extra_bytes: int | None = None,
 ) -> TuningRecord | None:
-    """The fastest record of a layer that is valid on a device, and needs at most so many extra
-    bytes; the fastest of all if none is valid; None if there is none."""
-    fitting = sorted(
-        (
-            record
-            for record in records_of(records, layer)
-            if max_extra_bytes is None or record.extra_bytes <= max_extra_bytes
-        ),
-        key=lambda record: record.time_ms,
-    )
-    for record in fitting:
-        if _is_valid(record, layer, profile):
-            return record
-    return fitting[0] if fitting else None
+    """As :func:`~mapper.tuning_records.best_record`, among those that are valid on a device; the
+    best of all if none is."""
+    left = list(records)
+    best = found = best_record(left, layer, max_extra_bytes)
+    while found is not None and not _is_valid(found, profile):
+        left.remove(found)
+        found = best_record(left, layer, max_extra_bytes)
+    return found or best
 
 
-def _is_valid(record: TuningRecord, layer: LayerSpec, profile: DeviceProfile) -> bool:
+def _is_valid(record: TuningRecord, profile: DeviceProfile) -> bool:
     try:
-        wanted = quest(layer, record.variant, profile)
+        wanted = quest(record.layer, record.variant, profile)
     except InputError:
         return False
     return bool(readable(wanted.space, [record.choices]))
+
+
+def plan_of(record: TuningRecord, profile: DeviceProfile) -> HostPlan:
+    """The kernels of a record; NestmapError where its mapping is not valid any more."""
+    # A record may have been measured under another name of the layer.
+    wanted = quest(record.layer, record.variant, profile)
+    assignments = readable(wanted.space, [record.choices])
+    if not assignments:
+        raise NestmapError("the record's mapping is not valid any more")
+    return generate_kernels(wanted.subject, assignments[0])

@@ -31,7 +31,7 @@ from nestmap.search_bench.contestants import (
     Trace,
     peer_traces,
 )
-from nestmap.search_bench.published_kernel import known_of
+from nestmap.search_bench.published_kernel import is_known
 from nestmap.search_bench.recording import Recording, read_recording
 from nestmap.search_bench.replay import (
     Arena,
@@ -183,7 +183,7 @@ def _taking_part(
     lacking = {
         *(() if is_layer(recording) else OF_LAYERS),
         *(() if taught else (WITH_TRANSFER,)),
-        *(() if WITH_KERNEL in searches and known_of(recording) is not None else (WITH_KERNEL,)),
+        *(() if is_known(recording) else (WITH_KERNEL,)),
     }
     return [search for search in searches if search not in lacking]
 

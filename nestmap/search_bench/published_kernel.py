@@ -65,16 +65,24 @@ GPUS: Mapping[str, Gpu] = {
 }
 
 
+def is_known(recording: Recording) -> bool:
+    """Whether its space and its device are described here."""
+    names = {name for name, _ in recording.variables}
+    return (
+        recording.device in GPUS
+        and recording.document.get("name") == SPACE
+        and names >= _PARAMETERS
+    )
+
+
 def known_of(recording: Recording) -> Floats | None:
     """Two columns (rows x 2), as logarithms: the predicted time, and cycles a multiplication takes;
-    None of a space or a device that is not described here."""
-    gpu = GPUS.get(recording.device)
-    if gpu is None or recording.document.get("name") != SPACE:
+    None where nothing is known."""
+    if not is_known(recording):
         return None
     names = [name for name, _ in recording.variables]
-    if not set(names) >= _PARAMETERS:
-        return None
-    return predicted(dict(zip(names, recording.values.T, strict=True)), gpu)
+    parameters = dict(zip(names, recording.values.T, strict=True))
+    return predicted(parameters, GPUS[recording.device])
 
 
 def predicted(parameters: Mapping[str, Integers], gpu: Gpu) -> Floats:

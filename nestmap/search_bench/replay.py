@@ -80,10 +80,13 @@ class Arena:
             )  # fmt: skip
         return cls(recording, candidates, space)
 
+    def _places(self, rows: Choices) -> list[int]:
+        row_of = self.recording.row_of
+        return [row_of[tuple(row)] for row in rows.tolist()]
+
     def describe(self, rows: Choices) -> Described:
         """The bytes that candidates allocate; of layers also sizes of launches and a guess."""
-        row_of = self.recording.row_of
-        places = [row_of[tuple(row)] for row in rows.tolist()]
+        places = self._places(rows)
         memory = self.recording.memory_bytes[places]
         if self.known is None:
             return Described(memory, np.zeros((len(rows), 0)))
@@ -97,8 +100,7 @@ class Arena:
     def describe_kernel(self, rows: Choices) -> Described:
         """As :meth:`describe`, with what the published kernel's source says; no guess."""
         assert self.known_kernel is not None, "searches that need it take part elsewhere only"
-        row_of = self.recording.row_of
-        places = [row_of[tuple(row)] for row in rows.tolist()]
+        places = self._places(rows)
         return Described(self.recording.memory_bytes[places], self.known_kernel[places])
 
     def learned(self, seed: int) -> Describe:
@@ -107,11 +109,10 @@ class Arena:
         group = group_of_recording(self.recording)
         model = LearnedModel(self.teachers, seed)
         guesses = model.predict(group.rows, group.rows, group.parameters)
-        row_of = self.recording.row_of
 
         def describe(rows: Choices) -> Described:
             described = self.describe(rows)
-            guess = guesses[[row_of[tuple(row)] for row in rows.tolist()]]
+            guess = guesses[self._places(rows)]
             columns = np.column_stack([described.columns, guess])
             return Described(described.memory_bytes, columns, guess)
 
