@@ -9,6 +9,7 @@ do: a level, a dimension and a vector width each. Further columns may be given b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,16 @@ MAX_TERMS = 24
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the columns: of ``sizes`` and terms, what the caller said (``known``), and of single
+    ``values``."""
+
+    sizes: bool = True
+    known: bool = True
+    values: bool = False
+
+
 class Features:
     """Columns of a space's candidates, by :meth:`of`."""
 
@@ -50,18 +61,13 @@ class Features:
         self._entries = tuple(entries)
         self._terms = () if space is None else _terms(space, self._entries)
         self._scaling: tuple[NDArray[np.intp], Floats, Floats] | None = None
-        self._values = 0
-        self._further = slice(0, 0)
+        # Of the columns: of sizes and terms, the caller's, of single values, in this order.
+        self._counts = 0, 0, 0
 
-    @property
-    def further(self) -> slice:
-        """Which of the columns are the caller's."""
-        return self._further
-
-    @property
-    def values(self) -> int:
-        """How many of the columns, at their end, say that a variable has one value."""
-        return self._values
+    def places(self, part: Part) -> NDArray[np.intp]:
+        """Which of the columns are of a part."""
+        wanted = np.repeat([part.sizes, part.known, part.values], self._counts)
+        return np.flatnonzero(wanted)
 
     def of(self, rows: Choices, further: Floats | None = None) -> Floats:
         """Columns of candidates, n x features, each about 0 with deviation 1.
@@ -79,9 +85,8 @@ class Features:
             deviation = raw.std(axis=0)
             kept = np.flatnonzero(deviation > 1e-9)
             self._scaling = kept, raw.mean(axis=0)[kept], deviation[kept]
-            self._values = int((kept >= sizes).sum())
             first, last = np.searchsorted(kept, (own, sizes)).tolist()
-            self._further = slice(first, last)
+            self._counts = first, last - first, len(kept) - last
         kept, mean, deviation = self._scaling
         return (raw[:, kept] - mean) / deviation
 

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.search.features import Part
 from mapper.search.gaussian_process import GaussianProcess, Priors
 from mapper.search.trees import Forest
 
@@ -22,6 +23,7 @@ MOST_FEATURES = 64
 #: Constants are fitted anew when this part of the outcomes is new: more hardly move them.
 _REFITS = 16
 _PRIORS = Priors()
+_SIZES = Part()
 
 
 class Model(Protocol):
@@ -42,10 +44,10 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a learner sees a space: with columns for single ``values`` or with sizes and terms alone;
-    the quantile at which times are ``clipped``; what it expects of features (``priors``)."""
+    """How a learner sees a space: the ``part`` of the columns; the quantile at which times are
+    ``clipped``; what it expects of features (``priors``)."""
 
-    values: bool = False
+    part: Part = _SIZES
     clipped: float = 0.75
     priors: Priors = _PRIORS
 

@@ -14,7 +14,7 @@ models do not tell apart what is nearly as good.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from mapper.pareto.front import expected_gains, front_of, gains, on_front
 from mapper.search.candidates import Candidates, Choices
+from mapper.search.features import Part
 from mapper.search.gaussian_process import Priors
 from mapper.search.goal import Fastest, Front, Goal, admitted, memory_scale
 from mapper.search.learner import MOST_FEATURES, Learner, Model, View
@@ -46,14 +47,22 @@ class Rule(Enum):
 
 
 _WITH_TREND = Priors(trend=-1.0)
+_WITH_VALUES = Part(values=True)
+_KNOWN = Part(sizes=False)
 #: One sees what goes by sizes, the other single values too, and tells the better part apart
 #: only: where one of them is misled the other need not be.
 VIEWS = (
     View(clipped=0.9, priors=_WITH_TREND),
-    View(values=True, clipped=0.6, priors=_WITH_TREND),
+    View(_WITH_VALUES, clipped=0.6, priors=_WITH_TREND),
+)
+#: Besides, two that see nothing of what is known of candidates: where that is wrong, they need not
+#: learn so first.
+VIEWS_IN_DOUBT = (
+    *VIEWS,
+    *(replace(view, part=replace(view.part, known=False)) for view in VIEWS),
 )
 #: Where the first is a forest.
-VIEWS_OF_TREES = (View(), View(values=True, clipped=0.5))
+VIEWS_OF_TREES = (View(), View(_WITH_VALUES, clipped=0.5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,8 @@ class Settings:
 
 
 class ModelGuided:
-    """The strategy. ``first`` are candidates to try before any others, best first."""
+    """The strategy. ``first`` are candidates to try before any others, best first; ``also`` are
+    some that it may choose among besides those it finds itself, where a space is not listed."""
 
     def __init__(
         self,
@@ -113,6 +123,7 @@ class ModelGuided:
         goal: Goal = _FASTEST,
         describe: Describe = nothing_known,
         first: Sequence[Choice] = (),
+        also: Sequence[Choice] = (),
         settings: Settings | None = None,
     ) -> None:
         self._settings = settings or Settings()
@@ -130,6 +141,7 @@ class ModelGuided:
         self._random = Random(seed)
         self._seen: set[Choice] = set()
         self._first = list(dict.fromkeys(first))
+        self._also = tuple(also)
         self._told: dict[Choice, Outcome] = {}
         self._learners: list[Learner] = []
 
@@ -150,6 +162,9 @@ class ModelGuided:
         if len(found) == count:
             return found
         self._pool.grow(self._best(_PARENTS))
+        # After random ones, which features are scaled by.
+        self._pool.add(self._also)
+        self._also = ()
         timed = sum(outcome.time_ms is not None for outcome in self._told.values())
         start = self._settings.guessed_start if self._pool.guessed else self._settings.start
         if len(self._told) < start or timed < 2:
@@ -195,17 +210,16 @@ class ModelGuided:
         noise = np.array([outcome.noise for outcome in outcomes])
         usable = np.isfinite(log_times) & admitted(self._goal, memory)
         judges: list[_Judge] = []
-        for learner in self._learners_of(entries):
-            seen, columns = described.columns, entries.columns
-            if not learner.view.values:
-                seen, columns = seen[:, : -self._pool.values or None], self._pool.sizes(columns)
-            if judges and columns.shape[1] > MOST_FEATURES:
+        for learner in self._learners_here():
+            part = learner.view.part
+            if judges and len(self._pool.places(part)) > MOST_FEATURES:
                 # A second forest would see the same as the first; what is known of candidates
                 # without running them are few columns.
-                known = self._pool.known
-                seen, columns = described.columns[:, known], self._pool.known_of(columns)
-                if not columns.shape[1]:
+                part = _KNOWN
+                if not len(self._pool.places(part)):
                     continue
+            columns = self._pool.part(part, entries.columns)
+            seen = described.columns[:, self._pool.places(part)]
             model, values = learner.fit(seen, log_times, noise)
             points = np.stack([values, seen_scale], axis=1)[usable]
             judges.append(_Judge(model, columns, points, (float(values.max()), top)))
@@ -236,18 +250,19 @@ class ModelGuided:
                     judge.believe(place, scale[place])
         return found
 
-    def _learners_of(self, entries: Entries) -> list[Learner]:
+    def _learners_here(self) -> list[Learner]:
         if not self._learners:
             chosen = self._settings
-            columns = entries.columns.shape[1]
-            if not chosen.views[0].values:
-                columns -= self._pool.values
+            columns = len(self._pool.places(chosen.views[0].part))
             forests = chosen.trees or columns > MOST_FEATURES
+            known = len(self._pool.places(_KNOWN)) > 0
             self._learners = [
                 Learner(
                     view, self._seed, refit=chosen.refit, steps=chosen.steps, trees=chosen.trees
                 )
                 for view in (chosen.views_of_trees if forests else chosen.views)
+                # Where nothing is known, those that do not see it would see what others do.
+                if known or view.part.known
             ]
         return self._learners
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mapper.search.candidates import Candidates, Choices
 from mapper.search.evolution import mutated
-from mapper.search.features import Features
+from mapper.search.features import Features, Part
 from mapper.search.strategy import Choice
 from mapper.solver.space import Space
 
@@ -85,8 +85,7 @@ class Pool:
         self._grown = 0
         self._known: dict[Choice, int] = {}
         self._entries: Entries | None = None
-        self._sizes: tuple[Floats, Floats] | None = None
-        self._described: tuple[Floats, Floats] | None = None
+        self._parts: dict[Part, tuple[Floats, Floats]] = {}
         listed = candidates.listed
         if listed is not None:
             self._add(listed)
@@ -164,25 +163,14 @@ class Pool:
         """Whether there is a guess of the candidates."""
         return self._entries is not None and self._entries.guess is not None
 
-    @property
-    def values(self) -> int:
-        """How many columns, at their end, say that a variable has one value."""
-        return self._features.values
+    def places(self, part: Part) -> NDArray[np.intp]:
+        """Which columns are of a part."""
+        return self._features.places(part)
 
-    @property
-    def known(self) -> slice:
-        """Which columns the caller described."""
-        return self._features.further
-
-    def known_of(self, columns: Floats) -> Floats:
-        """These columns alone; the same array for the same, as :meth:`sizes`."""
-        if self._described is None or self._described[0] is not columns:
-            self._described = columns, columns[:, self.known]
-        return self._described[1]
-
-    def sizes(self, columns: Floats) -> Floats:
-        """Columns without these; the same array for the same, so that what a model worked out for
-        it can be kept."""
-        if self._sizes is None or self._sizes[0] is not columns:
-            self._sizes = columns, columns[:, : columns.shape[1] - self.values]
-        return self._sizes[1]
+    def part(self, part: Part, columns: Floats) -> Floats:
+        """These columns alone; the same array for the same, so that what a model worked out for it
+        can be kept."""
+        found = self._parts.get(part)
+        if found is None or found[0] is not columns:
+            found = self._parts[part] = columns, columns[:, self.places(part)]
+        return found[1]

@@ -70,8 +70,9 @@ def search(
     learn_from: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Recordings of layers that searches with transfer learn from (never of the layer "
-            "itself); may be repeated. All of bench/ if none."
+            help="Recordings that searches with transfer learn from (of a layer: other layers of "
+            "the device; of another space: the same on other devices); may be repeated. All of "
+            "bench/ if none."
         ),
     ] = None,
     peers_python: Annotated[
@@ -105,7 +106,7 @@ def search(
         os.environ.setdefault(name, threads)
     from mapper.errors import InputError, Problem
     from nestmap.search_bench.campaign import measure, read_runs, write_runs
-    from nestmap.search_bench.contestants import OWN, WITH_TRANSFER
+    from nestmap.search_bench.contestants import OWN, TAUGHT
     from nestmap.search_bench.plots import write_plots
     from nestmap.search_bench.recording import read_recording
     from nestmap.search_bench.replay import Arena
@@ -122,7 +123,7 @@ def search(
     teachers = [
         (path, read[path] if path in read else read_recording(path))
         for path in learn_from or every
-        if WITH_TRANSFER in chosen.get(OWN, ())
+        if set(TAUGHT) & set(chosen.get(OWN, ()))
     ]
     done = {} if fresh else read_runs(out)
     if not seeds and not done:

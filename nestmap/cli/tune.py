@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from db.store import Store
     from mapper.pipeline import Subject
     from nestmap.tuning.baselines import Contestant
+    from nestmap.tuning.elsewhere import Elsewhere
     from nestmap.tuning.learned import LearnedModel
     from nestmap.tuning.run import MakeStrategy, TuningResult
     from worker.devices.interface import MeasuringDevice
@@ -85,7 +86,8 @@ def tune(
         bool | None,
         typer.Option(
             help="guided: learn first what the store (of a service: the device's runs) holds of "
-            "other layers. Neither: from some of it, where the store has enough of the device."
+            "other layers, and what other devices took for this one. Neither: from some of the "
+            "layers, where the store has enough of the device."
         ),
     ] = None,
     finalists: Annotated[
@@ -165,8 +167,12 @@ def tune(
         layer = subjects[0].layer
         if strategy == "guided" and transfer is not False:
             began = time.monotonic()
-            learned = _learned(store, opened, subjects, seed, seconds, asked=bool(transfer))
-            make = _strategy(strategy, memory, fastest, constants, learned)
+            elsewhere = _elsewhere(store, opened, subjects, seed) if transfer else {}
+            learned = _learned(
+                store, opened, subjects, seed, seconds,
+                asked=bool(transfer), needed=not elsewhere,
+            )  # fmt: skip
+            make = _strategy(strategy, memory, fastest, constants, learned, elsewhere)
             if seconds is not None:
                 budget = Budget(candidates, max(1.0, seconds - (time.monotonic() - began)))
         with ProgressDisplay(terminal, budget) as display:
@@ -261,6 +267,8 @@ def _strategy(
     fastest: bool,
     constants: Path | None,
     learned: LearnedModel | None = None,
+    elsewhere: Mapping[str, Sequence[Elsewhere]] | None = None,
+    *,
     solver_start: bool = False,
 ) -> MakeStrategy:
     """The strategy of a name, with its goal; BadParameter for another name."""
@@ -285,7 +293,26 @@ def _strategy(
         start=best_predicted_start if solver_start else None,
         constants=CONSTANTS if constants is None else read_constants(constants),
         learned=learned,
+        elsewhere=elsewhere,
     )
+
+
+def _elsewhere(
+    store: Store, device: MeasuringDevice, subjects: Sequence[Subject], seed: int
+) -> Mapping[str, Sequence[Elsewhere]]:
+    """What the store's other devices took for these programs' candidates."""
+    from nestmap.tuning.elsewhere import known_elsewhere
+
+    with Progress("learning from other devices"):
+        found = known_elsewhere(store, device, subjects, seed)
+    by_name = {subject.hash(): subject.variant or subject.label for subject in subjects}
+    for program_hash, devices in found.items():
+        for other in devices:
+            note(
+                f"learned from {other.candidates} candidates of {by_name[program_hash]} "
+                f"on {other.device}"
+            )
+    return found
 
 
 def _learned(
@@ -296,9 +323,11 @@ def _learned(
     seconds: float | None,
     *,
     asked: bool,
+    needed: bool,
 ) -> LearnedModel | None:
     """What the store holds of other layers; where nobody asked for it, from fewer candidates (that
-    take a quarter of ``seconds`` to describe), and None where it is too little."""
+    take a quarter of ``seconds`` to describe). None where it is too little, but InputError where it
+    was asked for and is ``needed``, nothing else being known."""
     from nestmap.tuning import learned
 
     most, least = learned.UNASKED_EXAMPLES, learned.UNASKED_LEAST
@@ -312,7 +341,7 @@ def _learned(
         try:
             found = learned.learned_for(store, device, subjects, seed, most=most, least=least)
         except NestmapError:
-            if asked:
+            if asked and needed:
                 raise
             return None
     note(f"learned from {', '.join(found.groups)}")

@@ -26,8 +26,9 @@ from nestmap.search_bench.contestants import (
     OWN,
     OWN_SEARCHES,
     TAKING_PARTS,
+    TAUGHT,
+    WITH_DEVICES,
     WITH_KERNEL,
-    WITH_TRANSFER,
     Trace,
     peer_traces,
 )
@@ -169,7 +170,7 @@ def _units(
 def _teachers(
     recording: Recording, learn_from: Sequence[tuple[Path, Recording]]
 ) -> tuple[Path, ...]:
-    """The files of what teaches a layer."""
+    """The files of what teaches a layer, or of the same space elsewhere."""
     return tuple(path for path, other in learn_from if teaching(recording, [other]))
 
 
@@ -182,15 +183,15 @@ def _taking_part(
         return list(searches)
     lacking = {
         *(() if is_layer(recording) else OF_LAYERS),
-        *(() if taught else (WITH_TRANSFER,)),
-        *(() if is_known(recording) else (WITH_KERNEL,)),
+        *(() if taught else TAUGHT),
+        *(() if is_known(recording) else (WITH_KERNEL, WITH_DEVICES)),
     }
     return [search for search in searches if search not in lacking]
 
 
 def _runs_of(unit: _Unit, evaluations: int, python: Path) -> Iterator[Run]:
-    # Only searches with transfer have teachers to read.
-    taught = WITH_TRANSFER in unit.searches
+    # Only these have teachers to read.
+    taught = any(search in TAUGHT for search in unit.searches)
     arena = _arena(unit.path, unit.learn_from if taught else ())
     if unit.project == OWN:
         for search in unit.searches:
@@ -256,7 +257,7 @@ def measure(
     learn_from: Sequence[tuple[Path, Recording]] = (),
 ) -> None:
     """Make every missing run and put it into ``done``; none of a project that cannot be given
-    a recording (:data:`TAKING_PARTS`). Searches with transfer are taught by the layers of
+    a recording (:data:`TAKING_PARTS`). Searches with transfer are taught by those of
     ``learn_from``. With more than one of ``jobs`` so many processes share the runs, and they come
     in any order."""
     at_once = _SEEDS_AT_ONCE

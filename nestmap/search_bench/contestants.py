@@ -14,11 +14,19 @@ from typing import Any
 from mapper.errors import NestmapError, Problem
 from mapper.search.evolution import Evolution
 from mapper.search.goal import Fastest, Front, Goal
-from mapper.search.model_guided import VIEWS, VIEWS_OF_TREES, ModelGuided, Rule, Settings
+from mapper.search.model_guided import (
+    VIEWS,
+    VIEWS_IN_DOUBT,
+    VIEWS_OF_TREES,
+    ModelGuided,
+    Rule,
+    Settings,
+)
 from mapper.search.pool import Describe
 from mapper.search.predicted_first import PredictedFirst
 from mapper.search.random_search import RandomSearch
 from mapper.search.strategy import Strategy
+from nestmap.search_bench.earlier_searches import told_elsewhere
 from nestmap.search_bench.replay import Arena
 from nestmap.search_bench.threads import ONE_THREAD
 
@@ -39,14 +47,15 @@ def goal_of(arena: Arena) -> Goal:
     return Front() if arena.recording.memory_bytes.any() else Fastest()
 
 
-def _guided(
-    settings: Settings, goal: Goal | None = None, *, taught: bool = False, kernel: bool = False
-) -> Make:
-    def describe_of(arena: Arena, seed: int) -> Describe:
-        if taught:
-            return arena.learned(seed)
-        return arena.describe_kernel if kernel else arena.describe
+def _plain(arena: Arena, seed: int) -> Describe:
+    return arena.describe
 
+
+def _guided(
+    settings: Settings,
+    goal: Goal | None = None,
+    describe_of: Callable[[Arena, int], Describe] = _plain,
+) -> Make:
     def make(arena: Arena, seed: int) -> Strategy:
         return ModelGuided(
             arena.candidates,
@@ -70,10 +79,12 @@ def _predicted_first(arena: Arena, seed: int, *, analytic: bool) -> Strategy:
     )
 
 
-#: What ``nestmap tune --transfer`` does.
+#: What ``nestmap tune --transfer`` does where other layers were measured.
 WITH_TRANSFER = "model-guided, transfer"
 #: Told what a published kernel's source says, as ``nestmap tune`` is told of its own kernels.
 WITH_KERNEL = "model-guided, kernel known"
+#: The same, and what ``nestmap tune --transfer`` does where other devices were searched before.
+WITH_DEVICES = "model-guided, other devices"
 #: The default, ``model-guided``, is what ``nestmap tune`` does; ``model-guided, fastest`` is what
 #: it does with ``--fastest``: the goal that the peers have.
 OWN_SEARCHES: dict[str, Make] = {
@@ -81,8 +92,9 @@ OWN_SEARCHES: dict[str, Make] = {
     "evolution": lambda arena, seed: Evolution(arena.candidates, seed, goal=goal_of(arena)),
     "model-guided": _guided(Settings()),
     "model-guided, fastest": _guided(Settings(), Fastest()),
-    WITH_TRANSFER: _guided(Settings(trusted=True), taught=True),
-    WITH_KERNEL: _guided(Settings(), kernel=True),
+    WITH_TRANSFER: _guided(Settings(trusted=True), describe_of=Arena.learned),
+    WITH_KERNEL: _guided(Settings(), describe_of=lambda arena, seed: arena.describe_kernel),
+    WITH_DEVICES: _guided(Settings(views=VIEWS_IN_DOUBT), describe_of=told_elsewhere),
     "model-guided, expected gain": _guided(Settings(rule=Rule.EXPECTED)),
     "model-guided, sizes": _guided(Settings(views=VIEWS[:1], views_of_trees=VIEWS_OF_TREES[:1])),
     "model-guided, values": _guided(Settings(views=VIEWS[1:], views_of_trees=VIEWS_OF_TREES[1:])),
@@ -92,6 +104,8 @@ OWN_SEARCHES: dict[str, Make] = {
 }
 #: Searches of ours that need the plans of candidates: only layers have them.
 OF_LAYERS = ("analytic", "guess", WITH_TRANSFER)
+#: Searches of ours that other recordings teach.
+TAUGHT = (WITH_TRANSFER, WITH_DEVICES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from mapper.pareto.front import front_of
 from nestmap.search_bench.campaign import Run
-from nestmap.search_bench.contestants import OWN, WITH_KERNEL
+from nestmap.search_bench.contestants import OWN, WITH_DEVICES, WITH_KERNEL
 from nestmap.search_bench.replay import Arena
 from nestmap.search_bench.tables import Summary
 from nestmap.svg import Axis, Series, chart
@@ -26,9 +26,8 @@ _PEERS = 3
 
 def chosen_for_plot(found: Sequence[Summary]) -> list[Summary]:
     """Ours by name, and the best searches of others."""
-    own = [
-        s for s in found if s.project == OWN and ("," not in s.search or s.search == WITH_KERNEL)
-    ]
+    told = (WITH_KERNEL, WITH_DEVICES)
+    own = [s for s in found if s.project == OWN and ("," not in s.search or s.search in told)]
     return [*own, *[s for s in found if s.project != OWN][:_PEERS]]
 
 

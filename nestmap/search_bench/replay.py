@@ -35,17 +35,19 @@ Floats = NDArray[np.float64]
 _MARGIN = 1e-3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arena:
     """What strategies get of a recording: its candidates, its space if it has one, its bytes,
-    what is ``known`` of each row (rows x columns) without running it, a guess last, and what was
-    measured of other layers on the device (``teachers``)."""
+    what is ``known`` of each row (rows x columns) without running it, a guess last, what was
+    measured of other layers on the device (``teachers``), and the same space on other devices
+    (``elsewhere``)."""
 
     recording: Recording
     candidates: Candidates
     space: Space | None
     known: Floats | None = None
     teachers: tuple[Group, ...] = ()
+    elsewhere: tuple[Arena, ...] = ()
 
     @classmethod
     def of(cls, recording: Recording, others: Sequence[Recording] = ()) -> Arena:
@@ -78,15 +80,17 @@ class Arena:
                 Problem(recording.name, "is not its whole space", f"{recording.rows} rows",
                         f"{found} valid configurations")
             )  # fmt: skip
-        return cls(recording, candidates, space)
+        elsewhere = tuple(cls.of(other) for other in teaching(recording, others))
+        return cls(recording, candidates, space, elsewhere=elsewhere)
 
-    def _places(self, rows: Choices) -> list[int]:
+    def places(self, rows: Choices) -> list[int]:
+        """The recorded rows of candidates."""
         row_of = self.recording.row_of
         return [row_of[tuple(row)] for row in rows.tolist()]
 
     def describe(self, rows: Choices) -> Described:
         """The bytes that candidates allocate; of layers also sizes of launches and a guess."""
-        places = self._places(rows)
+        places = self.places(rows)
         memory = self.recording.memory_bytes[places]
         if self.known is None:
             return Described(memory, np.zeros((len(rows), 0)))
@@ -100,7 +104,7 @@ class Arena:
     def describe_kernel(self, rows: Choices) -> Described:
         """As :meth:`describe`, with what the published kernel's source says; no guess."""
         assert self.known_kernel is not None, "searches that need it take part elsewhere only"
-        places = self._places(rows)
+        places = self.places(rows)
         return Described(self.recording.memory_bytes[places], self.known_kernel[places])
 
     def learned(self, seed: int) -> Describe:
@@ -112,7 +116,7 @@ class Arena:
 
         def describe(rows: Choices) -> Described:
             described = self.describe(rows)
-            guess = guesses[self._places(rows)]
+            guess = guesses[self.places(rows)]
             columns = np.column_stack([described.columns, guess])
             return Described(described.memory_bytes, columns, guess)
 
@@ -151,9 +155,17 @@ def is_layer(recording: Recording) -> bool:
 
 
 def teaching(recording: Recording, others: Iterable[Recording]) -> list[Recording]:
-    """Those of other layers (in any variant, and of any size) on the device of a layer."""
+    """Of a layer those of other layers (in any variant, and of any size) on its device; of another
+    whole space the same one on other devices."""
     if not is_layer(recording):
-        return []
+        return [
+            other
+            for other in others
+            if other.complete
+            and other.device != recording.device
+            and other.document.get("name") == recording.document.get("name")
+            and other.variables == recording.variables
+        ]
     return [
         other
         for other in others

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nestmap.search_bench.campaign import Run, curve_of
-from nestmap.search_bench.contestants import OWN, WITH_KERNEL, WITH_TRANSFER
+from nestmap.search_bench.contestants import OWN, WITH_DEVICES, WITH_KERNEL, WITH_TRANSFER
 from nestmap.search_bench.recording import Recording
 from nestmap.search_bench.replay import Arena, first_at
 
@@ -180,10 +180,12 @@ def _spread(values: Floats) -> str:
 
 def verdict(found: Sequence[Summary], evaluations: int) -> list[str]:
     """Where the default stands beside the best peer, in a line for each number of evaluations; and
-    the one that knows the kernel, where it took part."""
+    those that know the kernel, and what other devices took, where they took part."""
     lines = _beside_peers(default_of(found), found, evaluations)
-    knowing = _beside_peers(_own(found, WITH_KERNEL), found, evaluations)
-    return [*lines, *(f"{WITH_KERNEL}, {line}" for line in knowing)]
+    for search in (WITH_KERNEL, WITH_DEVICES):
+        knowing = _beside_peers(_own(found, search), found, evaluations)
+        lines += [f"{search}, {line}" for line in knowing]
+    return lines
 
 
 def _beside_peers(own: Summary | None, found: Sequence[Summary], evaluations: int) -> list[str]:

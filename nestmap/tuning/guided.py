@@ -23,7 +23,7 @@ from mapper.errors import InputError, LimitError, UnsatisfiableError
 from mapper.measurement import Outcome, Timed
 from mapper.search.candidates import Choices, SolvedCandidates
 from mapper.search.goal import Front, Goal
-from mapper.search.model_guided import ModelGuided, Settings
+from mapper.search.model_guided import VIEWS_IN_DOUBT, ModelGuided, Settings
 from mapper.search.pool import Described
 from mapper.search.predicted_first import PredictedFirst
 from mapper.search.strategy import Choice
@@ -33,6 +33,7 @@ from mapper.solver.limits import Watch
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate, Draw, candidate_of
 from nestmap.tuning.descriptions import COLUMNS, CONSTANTS, Description, described
+from nestmap.tuning.elsewhere import Elsewhere
 from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.predicted_start import Start
 from nestmap.tuning.statistics import relative_error
@@ -60,7 +61,8 @@ class GuidedStrategy:
     the limits that the solver keeps to; LimitError and Cancelled as it says. ``constants`` are the
     analytic model's; ``analytic`` tries what this model predicts to be best and learns nothing:
     among random candidates, their children, and what ``start`` finds where a space is too large
-    to be listed. ``learned`` guesses instead.
+    to be listed. ``learned`` guesses instead. ``elsewhere`` tells, by the hash of a program, what
+    its candidates took on other devices.
     """
 
     def __init__(
@@ -78,8 +80,9 @@ class GuidedStrategy:
         analytic: bool = False,
         start: Start | None = None,
         learned: LearnedModel | None = None,
+        elsewhere: Mapping[str, Sequence[Elsewhere]] | None = None,
     ) -> None:
-        knows = _Knowledge(device, constants, analytic, start, learned)
+        knows = _Knowledge(device, constants, analytic, start, learned, elsewhere or {})
         if learned is not None:
             settings = replace(settings, trusted=True)
         self._searches = [
@@ -136,6 +139,7 @@ class _Knowledge:
     analytic: bool
     start: Start | None
     learned: LearnedModel | None
+    elsewhere: Mapping[str, Sequence[Elsewhere]]
 
 
 class _Search:
@@ -175,6 +179,10 @@ class _Search:
         own_seed = derived_seed(seed, source.program_hash, len(source.history)) % 2**31
         self._solved, self._seed = solved, own_seed
         first = [self._choice(assignment) for assignment in source.known]
+        self._elsewhere = tuple(knows.elsewhere.get(source.program_hash, ()))
+        if self._elsewhere:
+            settings = replace(settings, views=VIEWS_IN_DOUBT)
+        also = [self._choice(found) for device in self._elsewhere for found in device.fastest]
         self._search: Search = (
             PredictedFirst(
                 solved,
@@ -195,6 +203,7 @@ class _Search:
                 goal=goal,
                 describe=self._describe,
                 first=first,
+                also=also,
                 settings=settings,
             )
         )
@@ -271,13 +280,19 @@ class _Search:
             if candidate is not None
         ]
         knows = self._knows
-        columns = np.zeros((len(rows), COLUMNS + (knows.learned is not None)))
+        # What was learned of other layers is one column more, and of each other device.
+        learned = int(knows.learned is not None)
+        columns = np.zeros((len(rows), COLUMNS + learned + len(self._elsewhere)))
         guess = np.zeros(len(rows))
         if found:
             guess[known] = self._guesses(found)
-            # What was learned is one column more, and this is the guess's place.
-            columns[known, -1] = guess[known]
             columns[known, :COLUMNS] = [entry.columns(knows.constants) for entry in found]
+            if learned:
+                columns[known, COLUMNS] = guess[known]
+            if self._elsewhere:
+                told = self._transfer_rows(found)
+                of_devices = [device.predict(told) for device in self._elsewhere]
+                columns[known, COLUMNS + learned :] = np.stack(of_devices, axis=1)
         memory = [0 if c is None else c.plan.memory_bytes for c in candidates]
         return Described(np.array(memory, np.int64), columns, guess, known)
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor  # pyright: ignore[reportMissingTypeStubs]
 
-from mapper.search.features import Features
+from mapper.search.features import Features, Part
 from mapper.search.gaussian_process import GaussianProcess, Priors
 from mapper.search.learner import Learner, Model, View
 from mapper.search.trees import TREES, Forest
@@ -171,8 +171,9 @@ def test_values_of_small_domains_have_columns_at_the_end() -> None:
     features = Features(space.variables)
     found = features.of(rows)
     # Eight values of the first two, four of the last; those not there are constant.
-    assert features.values == 3 + 3 + 4
-    assert found.shape == (4, 3 + features.values)
+    values = features.places(Part(sizes=False, known=False, values=True))
+    assert values.tolist() == list(range(3, 3 + 3 + 3 + 4))
+    assert found.shape == (4, 3 + len(values))
     (third,) = np.flatnonzero((found[:, -4:] > 0)[2])
     assert third == 2
 
@@ -185,7 +186,7 @@ def test_features_have_what_constraints_speak_of() -> None:
     telling = features.of(rows)
     assert telling.shape[1] == plain.shape[1] + 1
     # The product of the first two is the same for the first two rows.
-    product = telling[:, -1 - features.values]
+    product = telling[:, features.places(Part())[-1]]
     assert product[0] == product[1] != product[2]
 
 

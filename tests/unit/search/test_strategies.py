@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from mapper.errors import InputError
+from mapper.search import learner
 from mapper.search.candidates import Candidates, Choices, SolvedCandidates, candidates_of
 from mapper.search.evolution import Evolution
-from mapper.search.gaussian_process import GaussianProcess
+from mapper.search.gaussian_process import GaussianProcess, Priors
 from mapper.search.goal import Fastest, FastestWithin, Front, Goal
-from mapper.search.model_guided import ModelGuided, Rule, Settings
-from mapper.search.pool import Described
+from mapper.search.model_guided import VIEWS_IN_DOUBT, ModelGuided, Rule, Settings
+from mapper.search.pool import Described, nothing_known
 from mapper.search.predicted_first import PredictedFirst
 from mapper.search.random_search import RandomSearch
 from mapper.search.strategy import Choice, Outcome, Strategy
@@ -215,6 +216,32 @@ def test_in_a_wide_space_a_process_learns_from_what_is_known_beside_a_forest(
     assert isinstance(forest, Forest) and isinstance(process, GaussianProcess)
     # Of the three columns one is the same everywhere.
     assert process.length_scales.shape == (2,)
+
+
+def test_learners_in_doubt_see_nothing_of_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four learn where something is known of candidates, two where nothing is."""
+    seen: list[int] = []
+
+    class Watched(GaussianProcess):
+        def __init__(self, features: int, priors: Priors | None = None) -> None:
+            seen.append(features)
+            super().__init__(features, priors)
+
+    monkeypatch.setattr(learner, "GaussianProcess", Watched)
+
+    def described(rows: Choices) -> Described:
+        known = np.array([[time_of(tuple(row)), float(row[0] == 16)] for row in rows.tolist()])
+        return Described(np.zeros(len(rows), np.int64), known)
+
+    settings = Settings(start=6, views=VIEWS_IN_DOUBT)
+    for describe in (described, nothing_known):
+        strategy = ModelGuided(
+            candidates_of(SPACE), 0, space=SPACE, describe=describe, settings=settings
+        )
+        run(strategy, 8)
+    # Values have columns of their own; what is known are two.
+    sizes, values = seen[4:]
+    assert seen == [sizes + 2, values + 2, sizes, values, sizes, values] and values > sizes
 
 
 @pytest.mark.parametrize(("guess", "unguided"), [(False, 16), (True, 8)])

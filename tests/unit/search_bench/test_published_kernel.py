@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nestmap.search_bench import earlier_searches
 from nestmap.search_bench.campaign import Run, measure, own_trace, run_of
-from nestmap.search_bench.contestants import OWN, WITH_KERNEL, Trace
+from nestmap.search_bench.contestants import OWN, WITH_DEVICES, WITH_KERNEL, Trace
+from nestmap.search_bench.earlier_searches import evaluated, told_elsewhere
 from nestmap.search_bench.published_kernel import GPUS, SERVED, known_of, predicted
 from nestmap.search_bench.recording import Recording, read_recording
-from nestmap.search_bench.replay import Arena
+from nestmap.search_bench.replay import Arena, teaching
 from nestmap.search_bench.tables import summaries, verdict
 from nestmap.space_bench.cases import ROOT
 
@@ -120,6 +122,49 @@ def test_it_starts_as_without_and_then_goes_its_own_way() -> None:
     with_it = own_trace(arena, WITH_KERNEL, 3, 20).rows
     assert with_it[:16] == without[:16] and with_it != without
     assert own_trace(arena, WITH_KERNEL, 3, 20).rows == with_it
+
+
+def test_the_search_that_knows_other_devices_learns_from_what_was_evaluated_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(earlier_searches, "EARLIER", 40)
+    earlier_searches.evaluated.cache_clear()
+    own, other = hub("a4000"), hub("a100")
+    layer = read_recording(RECORDINGS / "vgg16_7_quick_partial_pocl.json.gz")
+    part = replace(hub("mi250x"), complete=False)
+    assert teaching(own, [own, other, layer, part]) == [other]
+    arena = Arena.of(own, [own, other, layer])
+    (elsewhere,) = arena.elsewhere
+    rows = evaluated(elsewhere, 1003)
+    assert len(rows) == len(set(rows)) == 40
+    described = told_elsewhere(arena, 3)(own.values[list(rows)])
+    assert described.guess is None and described.columns.shape == (40, 3)
+    times = np.log(other.time_ms[list(rows)])
+    limit = np.quantile(times[~np.isnan(times)], 0.9)
+    expected = np.where(np.isnan(times), limit, np.minimum(times, limit))
+    # Both recordings have their configurations in the same order.
+    assert np.array_equal(own.values, other.values)
+    assert described.columns[:, -1].tolist() == pytest.approx(expected.tolist())
+    earlier_searches.evaluated.cache_clear()
+
+
+def test_it_takes_part_where_the_space_was_recorded_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(earlier_searches, "EARLIER", 40)
+    earlier_searches.evaluated.cache_clear()
+    files = ("hub_convolution_a100", "hub_convolution_a4000", "vgg16_7_quick_partial_pocl")
+    every = [(path, read_recording(path)) for path in (RECORDINGS / f"{n}.json.gz" for n in files)]
+    for teachers, expected in ((every, {WITH_DEVICES}), (every[:1], set[str]())):
+        done: dict[tuple[str, str, str, int], Run] = {}
+        chosen = {OWN: [WITH_DEVICES]}
+        measure(
+            [every[0], every[2]], chosen, [3], 18, Path("absent"), done, lambda _: None,
+            learn_from=teachers,
+        )  # fmt: skip
+        assert {search for _, _, search, _ in done} == expected
+        assert {name for name, *_ in done} <= {"hub_convolution/A100"}
+    earlier_searches.evaluated.cache_clear()
 
 
 def test_its_place_beside_the_peers_is_said_too() -> None:

@@ -9,16 +9,21 @@ from typing import Any
 
 import pytest
 
+from db.store import Store
 from mapper.cost.analytic import DeviceConstants
 from mapper.cost.best_predicted import BestPredicted, Predicted
 from mapper.host_plan import HostPlan
-from mapper.pipeline import Subject
+from mapper.pipeline import Subject, subject_of_layer
 from mapper.solver.dive import diverse
 from mapper.solver.space import Space
 from nestmap.cli import app
 from nestmap.tuning import guided, learned, predicted_start
 from nestmap.tuning.calibration import SCHEMA
-from tests.unit.tuning.fakes import TINY
+from nestmap.tuning.run import Budget
+from nestmap.tuning.run import tune as measure
+from nestmap.tuning.strategy import random_strategy
+from tests.unit.tuning.fakes import TINY, ScriptedDevice
+from worker.devices.null import NULL_PROFILE
 
 
 @pytest.fixture
@@ -116,6 +121,23 @@ def test_what_other_layers_taught_is_used(
     assert "learned from other/high-level" in printed.err
     assert json.loads(printed.out)["tried"] == 3
     assert tune(layer, tmp_path, "--transfer", "--strategy", "random") == 2
+
+
+def test_what_other_devices_took_for_the_layer_is_used(
+    layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    board = ScriptedDevice()
+    board._profile = replace(NULL_PROFILE, name="board")  # pyright: ignore[reportPrivateUsage]
+    with Store.open(tmp_path / "store.sqlite3") as store:
+        subject = subject_of_layer(TINY, "high-level")
+        measure([subject], board, store, budget=Budget(32), make=random_strategy())
+    # Nothing is known of other layers, and nothing has to be.
+    assert tune(layer, tmp_path, "--transfer", "--json") == 0
+    printed = capsys.readouterr()
+    assert "learned from 32 candidates of high-level on board" in printed.err
+    assert json.loads(printed.out)["tried"] == 3
+    assert tune(layer, tmp_path, "--seed", "1") == 0
+    assert "learned from" not in capsys.readouterr().err
 
 
 def test_other_layers_teach_unasked_where_there_is_enough_of_them(
