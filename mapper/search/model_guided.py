@@ -63,6 +63,8 @@ VIEWS_IN_DOUBT = (
 )
 #: Where the first is a forest.
 VIEWS_OF_TREES = (View(), View(_WITH_VALUES, clipped=0.5))
+#: Besides, a forest that sees nothing of what is known.
+VIEWS_OF_TREES_IN_DOUBT = (*VIEWS_OF_TREES, View(Part(known=False)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,7 @@ class ModelGuided:
         judges: list[_Judge] = []
         for learner in self._learners_here():
             part = learner.view.part
-            if judges and len(self._pool.places(part)) > MOST_FEATURES:
+            if judges and part.known and len(self._pool.places(part)) > MOST_FEATURES:
                 # A second forest would see the same as the first; what is known of candidates
                 # without running them are few columns.
                 part = _KNOWN

@@ -86,8 +86,8 @@ def tune(
         bool | None,
         typer.Option(
             help="guided: learn first what the store (of a service: the device's runs) holds of "
-            "other layers, and what other devices took for this one. Neither: from some of the "
-            "layers, where the store has enough of the device."
+            "other layers, and (not of a service) what other devices took for this one. Neither: "
+            "from some of the layers, where the store has enough of the device."
         ),
     ] = None,
     finalists: Annotated[
@@ -167,7 +167,7 @@ def tune(
         layer = subjects[0].layer
         if strategy == "guided" and transfer is not False:
             began = time.monotonic()
-            elsewhere = _elsewhere(store, opened, subjects, seed) if transfer else {}
+            elsewhere = _elsewhere(store, opened, subjects, seed, seconds) if transfer else {}
             learned = _learned(
                 store, opened, subjects, seed, seconds,
                 asked=bool(transfer), needed=not elsewhere,
@@ -298,13 +298,20 @@ def _strategy(
 
 
 def _elsewhere(
-    store: Store, device: MeasuringDevice, subjects: Sequence[Subject], seed: int
+    store: Store,
+    device: MeasuringDevice,
+    subjects: Sequence[Subject],
+    seed: int,
+    seconds: float | None,
 ) -> Mapping[str, Sequence[Elsewhere]]:
-    """What the store's other devices took for these programs' candidates."""
-    from nestmap.tuning.elsewhere import known_elsewhere
+    """What the store's other devices took for these programs' candidates, from no more of them
+    than a quarter of ``seconds`` suffices to describe."""
+    from nestmap.tuning.elsewhere import MOST_IN_ALL, known_elsewhere
+    from nestmap.tuning.learned import DESCRIBING_S
 
+    most = MOST_IN_ALL if seconds is None else min(MOST_IN_ALL, int(seconds / 4 / DESCRIBING_S))
     with Progress("learning from other devices"):
-        found = known_elsewhere(store, device, subjects, seed)
+        found = known_elsewhere(store, device, subjects, seed, most=most)
     by_name = {subject.hash(): subject.variant or subject.label for subject in subjects}
     for program_hash, devices in found.items():
         for other in devices:
@@ -340,9 +347,11 @@ def _learned(
     with Progress("learning from other layers"):
         try:
             found = learned.learned_for(store, device, subjects, seed, most=most, least=least)
-        except NestmapError:
-            if asked and needed:
+        except NestmapError as error:
+            if asked and (needed or not isinstance(error, InputError)):
                 raise
+            if asked:
+                note("too little is known of other layers on this device to learn from")
             return None
     note(f"learned from {', '.join(found.groups)}")
     return found

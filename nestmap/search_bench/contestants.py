@@ -83,7 +83,8 @@ def _predicted_first(arena: Arena, seed: int, *, analytic: bool) -> Strategy:
 WITH_TRANSFER = "model-guided, transfer"
 #: Told what a published kernel's source says, as ``nestmap tune`` is told of its own kernels.
 WITH_KERNEL = "model-guided, kernel known"
-#: The same, and what ``nestmap tune --transfer`` does where other devices were searched before.
+#: The same, and what earlier searches on other devices tell, in columns as ``nestmap tune
+#: --transfer`` has them.
 WITH_DEVICES = "model-guided, other devices"
 #: The default, ``model-guided``, is what ``nestmap tune`` does; ``model-guided, fastest`` is what
 #: it does with ``--fastest``: the goal that the peers have.

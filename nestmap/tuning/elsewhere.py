@@ -35,7 +35,7 @@ from worker.devices.interface import MeasuringDevice
 
 #: With fewer timed candidates a device teaches nothing.
 LEAST = 30
-#: Candidates of a device that teach of one program; describing one takes tens of milliseconds.
+#: Candidates of a device that teach of one program.
 MOST = 200
 #: In all, over programs and devices.
 MOST_IN_ALL = 600
@@ -43,6 +43,10 @@ MOST_IN_ALL = 600
 MOST_DEVICES = 3
 #: So many of the fastest there may be chosen here, whether a search would come upon them or not.
 FASTEST = 24
+#: What an eighth of the candidates may be: those that failed.
+_FAILED = 8
+#: Of so many at least :data:`LEAST` are timed.
+_LEAST_SHARE = 40
 #: What is slower than this quantile of the timed ones, or failed, need not be told apart.
 _SLOW = 0.9
 _TREES = 200
@@ -50,6 +54,8 @@ _TREES = 200
 _MISSING = -99.0
 
 Floats = NDArray[np.float64]
+#: The logarithm of a time (infinite for a failure), and whose it is.
+_Measured = tuple[float, str]
 
 
 class Elsewhere:
@@ -98,60 +104,83 @@ class Elsewhere:
 
 
 def known_elsewhere(
-    store: Store, device: MeasuringDevice, subjects: Sequence[Subject], seed: int = 0
+    store: Store,
+    device: MeasuringDevice,
+    subjects: Sequence[Subject],
+    seed: int = 0,
+    *,
+    most: int = MOST_IN_ALL,
 ) -> Mapping[str, tuple[Elsewhere, ...]]:
-    """For each program (by hash) what the store's other devices tell of its candidates; programs
-    that none was timed for often enough are left out."""
+    """For each program (by hash) what the store's other devices tell of its candidates, of which
+    ``most`` in all are described; programs that none was timed for often enough are left out. Times
+    of devices that are none (``device.kind`` null) teach such devices alone."""
     profile = device.profile()
     own = store.add_device(profile.name, device_identity(device.facts()))
-    names = {found.id: found.name for found in store.devices()}
-    by_program = {subject.hash(): _by_device(store, subject.hash(), own) for subject in subjects}
-    teachers = sum(map(len, by_program.values()))
-    share = min(MOST, max(LEAST, MOST_IN_ALL // max(1, teachers)))
+    real = device.facts().get("device.kind") != "null"
+    names = {
+        found.id: found.name
+        for found in store.devices()
+        if found.id != own and not (real and found.facts.get("device.kind") == "null")
+    }
+    by_hash = {subject.hash(): subject for subject in subjects}
+    teachers = [
+        (program_hash, device_id, measured)
+        for program_hash in by_hash
+        for device_id, measured in _by_device(store, program_hash, names)
+    ]
+    # As many as each can have a share of candidates that is enough to teach.
+    teachers = sorted(teachers, key=lambda one: -len(one[2]))[: most // _LEAST_SHARE]
+    share = min(MOST, most // max(1, len(teachers)))
     found: dict[str, tuple[Elsewhere, ...]] = {}
-    for subject in subjects:
-        of_devices: list[Elsewhere] = []
-        for device_id, measured in by_program[subject.hash()]:
-            taught = _taught(store, subject, profile, _spread(measured, share))
-            if np.isfinite(taught.log_times).sum() >= LEAST:
-                of_devices.append(
-                    Elsewhere(names[device_id], taught.rows, taught.log_times, seed, taught.fastest)
-                )
-        if of_devices:
-            found[subject.hash()] = tuple(of_devices)
+    for program_hash, device_id, measured in teachers:
+        taught = _taught(store, by_hash[program_hash], profile, _spread(measured, share))
+        if np.isfinite(taught.log_times).sum() >= LEAST:
+            known = Elsewhere(names[device_id], taught.rows, taught.log_times, seed, taught.fastest)
+            found[program_hash] = (*found.get(program_hash, ()), known)
     return found
 
 
 def _by_device(
-    store: Store, program_hash: str, own: int
-) -> list[tuple[int, list[StoredMeasurement]]]:
-    """What the other devices measured of a program, those with the most candidates first."""
-    found: dict[int, list[StoredMeasurement]] = {}
+    store: Store, program_hash: str, devices: Iterable[int]
+) -> list[tuple[int, list[_Measured]]]:
+    """What each of these devices measured of a program, fastest first: those with the most
+    candidates."""
+    found: dict[int, dict[str, list[float]]] = {device_id: {} for device_id in devices}
     for study in store.studies():
-        if study.program_hash == program_hash and study.device_id != own:
-            try:
-                found.setdefault(study.device_id, []).extend(store.measurements(study))
-            except NestmapError:
-                # Rows of another release.
-                continue
+        if study.program_hash != program_hash or study.device_id not in found:
+            continue
+        try:
+            measured = store.measurements(study)
+        except NestmapError:
+            # Rows of another release.
+            continue
+        for one in measured:
+            times = found[study.device_id].setdefault(one.candidate_id, [])
+            times.append(_log_time(one))
     enough = [
-        (device_id, measured)
-        for device_id, measured in found.items()
-        if sum(isinstance(one.outcome, Timed) for one in measured) >= LEAST
+        (device_id, sorted((float(np.median(t)), one) for one, t in times.items()))
+        for device_id, times in found.items()
+        if sum(np.isfinite(np.median(t)) for t in times.values()) >= LEAST
     ]
     return sorted(enough, key=lambda of_one: (-len(of_one[1]), of_one[0]))[:MOST_DEVICES]
 
 
 def _log_time(measured: StoredMeasurement) -> float:
     outcome = measured.outcome
-    return float(np.log(outcome.time_ms)) if isinstance(outcome, Timed) else np.inf
+    if isinstance(outcome, Timed) and outcome.time_ms > 0:
+        return float(np.log(outcome.time_ms))
+    return np.inf
 
 
-def _spread(measured: Sequence[StoredMeasurement], most: int) -> list[StoredMeasurement]:
-    """So many of them, from the fastest to those that failed."""
-    ordered = sorted(measured, key=_log_time)
-    places = np.unique(np.linspace(0, len(ordered) - 1, min(most, len(ordered))).round())
-    return [ordered[int(place)] for place in places]
+def _spread(measured: Sequence[_Measured], most: int) -> list[_Measured]:
+    """So many of them at most, fastest first: the fastest, some of those that failed, and of the
+    rest from all that there is."""
+    timed = [one for one in measured if np.isfinite(one[0])]
+    failed = [one for one in measured if not np.isfinite(one[0])][: most // _FAILED]
+    fastest, rest = timed[:FASTEST], timed[FASTEST:]
+    wanted = min(max(0, most - len(failed) - len(fastest)), len(rest))
+    places = np.linspace(0, len(rest) - 1, wanted).round().astype(int) if wanted else ()
+    return [*fastest, *(rest[place] for place in places), *failed]
 
 
 @dataclass(frozen=True)
@@ -167,7 +196,7 @@ def _taught(
     store: Store,
     subject: Subject,
     device: DeviceProfile,
-    measured: Iterable[StoredMeasurement],
+    measured: Iterable[_Measured],
 ) -> _Taught:
     """Of what was measured, fastest first, that which can be described here."""
     space = derive_space(subject, Mode.STRICT, device, DEFAULT_OPTIONS)
@@ -175,17 +204,18 @@ def _taught(
     rows: list[tuple[float, ...]] = []
     log_times: list[float] = []
     fastest: list[Mapping[Variable, int]] = []
-    for one in measured:
+    for log_time, candidate_id in measured:
         try:
-            chosen = store.candidate(one.candidate_id).chosen
+            chosen = store.candidate(candidate_id).chosen
             assignment = assignment_from_json(space, chosen)
             candidate = candidate_of(0, subject, program_hash, assignment)
-        except NestmapError:
-            # Of another release, or with values that are none on this device.
+            row = transfer_row(described(subject, candidate, device), device)
+            wanted = np.isfinite(log_time) and len(fastest) < FASTEST
+            if wanted and not check(space, assignment):
+                fastest.append(assignment)
+        except InputError:
+            # Of another release: other rules, or another generator.
             continue
-        rows.append(transfer_row(described(subject, candidate, device), device))
-        log_times.append(_log_time(one))
-        timed = np.isfinite(log_times[-1])
-        if timed and len(fastest) < FASTEST and not check(space, assignment):
-            fastest.append(assignment)
+        rows.append(row)
+        log_times.append(log_time)
     return _Taught(np.array(rows), np.array(log_times), tuple(fastest))

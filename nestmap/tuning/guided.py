@@ -23,7 +23,12 @@ from mapper.errors import InputError, LimitError, UnsatisfiableError
 from mapper.measurement import Outcome, Timed
 from mapper.search.candidates import Choices, SolvedCandidates
 from mapper.search.goal import Front, Goal
-from mapper.search.model_guided import VIEWS_IN_DOUBT, ModelGuided, Settings
+from mapper.search.model_guided import (
+    VIEWS_IN_DOUBT,
+    VIEWS_OF_TREES_IN_DOUBT,
+    ModelGuided,
+    Settings,
+)
 from mapper.search.pool import Described
 from mapper.search.predicted_first import PredictedFirst
 from mapper.search.strategy import Choice
@@ -181,7 +186,9 @@ class _Search:
         first = [self._choice(assignment) for assignment in source.known]
         self._elsewhere = tuple(knows.elsewhere.get(source.program_hash, ()))
         if self._elsewhere:
-            settings = replace(settings, views=VIEWS_IN_DOUBT)
+            settings = replace(
+                settings, views=VIEWS_IN_DOUBT, views_of_trees=VIEWS_OF_TREES_IN_DOUBT
+            )
         also = [self._choice(found) for device in self._elsewhere for found in device.fastest]
         self._search: Search = (
             PredictedFirst(

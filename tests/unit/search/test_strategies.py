@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 
 from mapper.errors import InputError
-from mapper.search import learner
+from mapper.search import learner, model_guided
 from mapper.search.candidates import Candidates, Choices, SolvedCandidates, candidates_of
 from mapper.search.evolution import Evolution
 from mapper.search.gaussian_process import GaussianProcess, Priors
 from mapper.search.goal import Fastest, FastestWithin, Front, Goal
-from mapper.search.model_guided import VIEWS_IN_DOUBT, ModelGuided, Rule, Settings
+from mapper.search.model_guided import (
+    VIEWS_IN_DOUBT,
+    VIEWS_OF_TREES_IN_DOUBT,
+    ModelGuided,
+    Rule,
+    Settings,
+)
 from mapper.search.pool import Described, nothing_known
 from mapper.search.predicted_first import PredictedFirst
 from mapper.search.random_search import RandomSearch
@@ -242,6 +248,17 @@ def test_learners_in_doubt_see_nothing_of_what_is_known(monkeypatch: pytest.Monk
     # Values have columns of their own; what is known are two.
     sizes, values = seen[4:]
     assert seen == [sizes + 2, values + 2, sizes, values, sizes, values] and values > sizes
+    # Too many columns for a process: what is in doubt is not seen instead of them.
+    for most, expected in ((sizes + 1, [2, sizes]), (values, [sizes + 2, 2, sizes, values])):
+        seen.clear()
+        monkeypatch.setattr(model_guided, "MOST_FEATURES", most)
+        monkeypatch.setattr(learner, "MOST_FEATURES", most)
+        trees = replace(settings, views_of_trees=VIEWS_OF_TREES_IN_DOUBT)
+        strategy = ModelGuided(
+            candidates_of(SPACE), 0, space=SPACE, describe=described, settings=trees
+        )
+        run(strategy, 8)
+        assert seen == expected
 
 
 @pytest.mark.parametrize(("guess", "unguided"), [(False, 16), (True, 8)])

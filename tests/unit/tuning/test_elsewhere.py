@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -19,7 +20,7 @@ from mapper.constraint_rules.rule import Mode
 from mapper.cost.analytic import rank_correlation
 from mapper.errors import InputError, Problem, StoreError
 from mapper.host_plan import HostPlan
-from mapper.measurement import CompileError, Outcome
+from mapper.measurement import CompileError, Outcome, Timed
 from mapper.pipeline import derive_space, subject_of_layer
 from mapper.search.goal import Fastest
 from mapper.search.model_guided import Settings
@@ -30,11 +31,15 @@ from nestmap.tuning.elsewhere import FASTEST, LEAST, Elsewhere, known_elsewhere
 from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.strategy import random_strategy
-from tests.unit.tuning.fakes import TINY, ScriptedDevice, timed
+from tests.unit.tuning.fakes import TINY, ScriptedDevice, draw_once, timed
 from worker.devices.null import NULL_PROFILE
 
 SUBJECT = subject_of_layer(TINY, "high-level")
 MEASURED = 44
+
+
+def time_of(plan: HostPlan) -> float:
+    return 100 / sum(float(np.prod(launch.global_size)) for launch in plan.launches) ** 0.5
 
 
 class Board(ScriptedDevice):
@@ -48,8 +53,7 @@ class Board(ScriptedDevice):
         outcome = super().measure(plan, candidate=candidate, **options)
         if isinstance(outcome, CompileError):
             return outcome
-        items = sum(float(np.prod(launch.global_size)) for launch in plan.launches)
-        return timed(100 / items**0.5)
+        return timed(time_of(plan))
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +122,31 @@ def test_candidates_that_cannot_be_described_here_teach_nothing(
     assert [device.candidates for device in found] == [MEASURED - 5, 36]
 
 
+def test_what_several_studies_measured_counts_once(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store.sqlite3") as opened:
+        for seed in range(2):
+            board = Board("one")
+            tune(
+                [SUBJECT], board, opened, seed=seed, budget=Budget(20),
+                draw=lambda space, wanted, _: draw_once(space, wanted, 5), make=random_strategy(),
+            )  # fmt: skip
+        assert len(opened.studies()) == 2
+        assert known_elsewhere(opened, Board("new"), [SUBJECT]) == {}
+
+
+def test_a_device_that_is_none_teaches_no_real_one(store: Store) -> None:
+    real = Board("real")
+    real.facts = lambda: {"device.name": "real", "device.kind": "gpu"}
+    assert known_elsewhere(store, real, [SUBJECT]) == {}
+
+
+def test_a_time_of_nothing_is_none() -> None:
+    now = datetime.now(UTC)
+    outcomes = Timed((0,), 0.0, 0.0), CompileError("no"), timed(1.0)
+    stored = [StoredMeasurement(1, 1, "x", outcome, 0, "", "", now) for outcome in outcomes]
+    assert [elsewhere._log_time(one) for one in stored] == [np.inf, np.inf, 0.0]  # pyright: ignore[reportPrivateUsage]
+
+
 def test_only_what_is_valid_here_may_be_chosen(store: Store) -> None:
     small = Board("new", most=4)
     space = derive_space(SUBJECT, Mode.STRICT, small.profile(), DEFAULT_OPTIONS)
@@ -133,9 +162,22 @@ def test_only_what_is_valid_here_may_be_chosen(store: Store) -> None:
 def test_no_more_are_described_than_in_all_and_the_fastest_is_among_them(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "MOST_IN_ALL", 70)
-    one, _ = known_elsewhere(store, Board("new"), [SUBJECT])[SUBJECT.hash()]
-    assert one.candidates == 35
+    described: list[Any] = []
+
+    def noting(*arguments: Any) -> Candidate:
+        described.append(arguments[-1])
+        return candidate_of(*arguments)
+
+    monkeypatch.setattr(elsewhere, "candidate_of", noting)
+    one, _ = known_elsewhere(store, Board("new"), [SUBJECT], most=80)[SUBJECT.hash()]
+    assert one.candidates == 40
+    (alone,) = known_elsewhere(store, Board("new"), [SUBJECT], most=79)[SUBJECT.hash()]
+    assert (alone.device, alone.candidates) == ("one", MEASURED)
+    assert known_elsewhere(store, Board("new"), [SUBJECT], most=39) == {}
+    study = next(s for s in store.studies() if s.device_id == 1)
+    plan = candidate_of(0, SUBJECT, SUBJECT.hash(), one.fastest[0]).plan
+    assert time_of(plan) == pytest.approx(store.front(study)[0].time_ms, rel=1e-4)
+    assert one.fastest[0] == described[0]
 
 
 def test_studies_that_cannot_be_read_teach_nothing_and_stop_nothing(
