@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 #: Behind a device's name: 16-bit floats may be stored there, whatever it computes with.
 HALF_SUFFIX = "+half"
+#: The vector widths that OpenCL C has; 3 is left out because it is stored as 4.
+VECTOR_WIDTHS = (1, 2, 4, 8, 16)
+#: Behind a device's name: what its compiler shall target. Names of processors hold "@ 2.20GHz".
+_TARGET_SUFFIX = re.compile(r"(.+)@([a-z][a-z0-9-]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +24,8 @@ class DeviceProfile:
     using.
     ``half_precision``: it has 16-bit floats (cl_khr_fp16). ``half_storage``: where it has none,
     they may be stored all the same, and converted as they are loaded and stored, which every
-    OpenCL device can do.
+    OpenCL device can do. ``target``: the processor that the device's compiler generates code for
+    (LLVM's name, :mod:`mapper.cpu_targets`), where there is a choice and it is known.
     """
 
     name: str
@@ -30,8 +36,26 @@ class DeviceProfile:
     max_alloc_bytes: int
     global_bytes: int
     compute_units: int
-    vector_widths: tuple[int, ...] = (1, 2, 4, 8, 16)
+    vector_widths: tuple[int, ...] = VECTOR_WIDTHS
     half_precision: bool = False
     half_storage: bool = False
     kernel_private_bytes: int | None = None
     source: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceName:
+    """A device's name in its parts: ``pocl@haswell+half`` is ``pocl``, ``haswell`` and true."""
+
+    plain: str
+    target: str
+    half: bool
+
+
+def device_name(text: str) -> DeviceName:
+    """Take a device's name apart."""
+    half = text.endswith(HALF_SUFFIX)
+    plain = text.removesuffix(HALF_SUFFIX)
+    found = _TARGET_SUFFIX.fullmatch(plain)
+    return DeviceName(found[1], found[2], half) if found else DeviceName(plain, "", half)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -20,7 +21,7 @@ from mapper.pipeline import subject_of_layer
 from nestmap.cli.exit_codes import ExitCode, exit_code_of
 from nestmap.cli.output import write_problems, write_table, write_text
 from nestmap.cli.plot import plot
-from nestmap.tuning.baselines import compare_with_baselines
+from nestmap.tuning.baselines import Contestant, compare_with_baselines
 from nestmap.tuning.display import (
     BASELINE_COLUMNS,
     BASELINE_NUMBERS,
@@ -55,6 +56,8 @@ def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
     budget = Budget(CANDIDATES, seconds)
     folder.mkdir(parents=True, exist_ok=True)
     with MeasuringChild(device) as child, Store.open(folder / "demo.sqlite3") as store:
+        machine = _machine(child.facts())
+        write_text(machine)
         variants = tuned_variants(child.facts(), layer)
         subjects = tuple(subject_of_layer(layer, variant) for variant in variants)
         write_text(
@@ -104,13 +107,34 @@ def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
         "the best kernel and plain ways, in turns",
         BASELINE_NUMBERS,
     )
-    for contestant in contestants[1:]:
-        if (ratio := contestant.time_over_tuned) is not None:
-            word = "faster" if ratio >= 1 else "slower"
-            factor = ratio if ratio >= 1 else 1 / ratio
-            write_text(f"the best kernel is {factor:.2f} times {word} than: {contestant.name}")
     write_text(f"more: nestmap tune {LAYER} --seconds 600 --db {folder / 'demo.sqlite3'}")
+    write_text(f"On this machine ({machine}):")
+    for contestant in contestants[1:]:
+        write_text(_compared(contestants[0], contestant))
     return ExitCode.OK
+
+
+def _machine(facts: Mapping[str, str]) -> str:
+    """Processor, driver and target in a line."""
+    words = [
+        facts.get("cpu.model", facts.get("device.name", "unknown processor")),
+        f"{facts.get('cpu.cores_allowed', '?')} cores",
+        f"{facts.get('platform.name', '?')}, driver {facts.get('driver.version', '?')}",
+    ]
+    if target := facts.get("device.target"):
+        words.append(f"kernels compiled for {target}")
+    return "; ".join(words)
+
+
+def _compared(best: Contestant, other: Contestant) -> str:
+    """How the best kernel stands beside a plain way, in a sentence."""
+    ratio = other.time_over_tuned
+    if ratio is None or best.time_ms is None or other.time_ms is None:
+        return f"{other.name} could not be compared: {other.note}"
+    times = f"{best.time_ms:.2f} ms to its {other.time_ms:.2f}"
+    if ratio >= 1:
+        return f"the best kernel is {ratio:.2f} times as fast as {other.name}, {times}"
+    return f"the best kernel is {1 / ratio:.2f} times SLOWER than {other.name}, {times}"
 
 
 def main() -> int:

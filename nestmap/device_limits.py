@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mapper.device_profile import HALF_SUFFIX, DeviceProfile
+from mapper.cpu_targets import vector_bits, vector_widths
+from mapper.device_profile import DeviceProfile, device_name
 from mapper.errors import DeviceError, Problem
 from mapper.profiles import load_profile, profile_names
 
@@ -13,7 +14,7 @@ DEFAULT_DEVICE = "pocl"
 
 def is_live_spec(name: str) -> bool:
     """Whether the name asks for a device that is here, in the words of worker.devices."""
-    name = name.removesuffix(HALF_SUFFIX)
+    name = device_name(name).plain
     return name in ("host", "") or name.startswith("opencl:") or name.isdecimal()
 
 
@@ -22,11 +23,13 @@ def limits_of_device(name: str = DEFAULT_DEVICE) -> DeviceProfile:
 
     Profiles need no OpenCL and go first; ``opencl:pocl/`` is the PoCL that is here. With
     ``+half`` behind the name 16-bit floats may be stored on it even if it cannot compute with
-    them. Raises DeviceError that lists what there is.
+    them. ``pocl@haswell``: as it is where PoCL compiles for that target. Raises DeviceError that
+    lists what there is.
     """
-    plain = name.removesuffix(HALF_SUFFIX)
-    if plain in profile_names():
-        return replace(load_profile(plain), half_storage=plain != name)
+    asked = device_name(name)
+    if asked.plain in profile_names():
+        profile = replace(load_profile(asked.plain), half_storage=asked.half)
+        return _compiled_for(profile, asked.target) if asked.target else profile
     if not is_live_spec(name):
         raise DeviceError(
             Problem(
@@ -42,3 +45,21 @@ def limits_of_device(name: str = DEFAULT_DEVICE) -> DeviceProfile:
     from worker.devices.opencl import find_device, profile_of
 
     return profile_of(find_device(name))
+
+
+def _compiled_for(profile: DeviceProfile, target: str) -> DeviceProfile:
+    """A shipped profile for another target of its compiler."""
+    bits = vector_bits(target)
+    if not profile.target or bits is None:
+        raise DeviceError(
+            Problem(
+                "device",
+                f"{profile.name} has no such target",
+                repr(target),
+                "names of x86-64 processors that LLVM 14 knows, as in pocl@haswell"
+                if profile.target
+                else "none: only PoCL lets choose",
+                "nestmap devices",
+            )
+        )
+    return replace(profile, vector_widths=vector_widths(bits), target=target)

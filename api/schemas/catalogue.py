@@ -143,6 +143,7 @@ class ProfileDocument(BaseModel):
     compute_units: int
     vector_widths: list[int]
     half_precision: bool
+    target: str
 
     @classmethod
     def of(cls, profile: DeviceProfile) -> ProfileDocument:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any, cast
 
-from mapper.device_profile import DeviceProfile
+from mapper.device_profile import VECTOR_WIDTHS, DeviceProfile
 from mapper.errors import DeviceError, InputError, Problem
 
 _SUFFIX = ".toml"
@@ -24,9 +24,11 @@ _REQUIRED = ("name", "source", "max_work_item_sizes", *_COUNTS)
 _FLAGS = ("half_precision", "half_storage")
 #: Counts that a device need not have; null is none.
 _OPTIONAL_COUNTS = ("kernel_private_bytes",)
-_OPTIONAL = ("vector_widths", *_OPTIONAL_COUNTS, *_FLAGS)
-#: The vector widths that OpenCL C has; 3 is left out because it is stored as 4.
-_OPENCL_WIDTHS = (1, 2, 4, 8, 16)
+#: Texts that may be empty, and are not there in profiles from before.
+_OPTIONAL_TEXTS = ("target",)
+_OPTIONAL = ("vector_widths", *_OPTIONAL_COUNTS, *_FLAGS, *_OPTIONAL_TEXTS)
+#: LLVM's names of targets are shorter.
+_MOST_CHARACTERS = 100
 
 
 def profile_names() -> tuple[str, ...]:
@@ -119,10 +121,12 @@ def _acceptable(field: str, value: object) -> bool:
             return False
         items = cast("list[object]", value)
         if field == "vector_widths":
-            return bool(items) and all(_is_count(i) and i in _OPENCL_WIDTHS for i in items)
+            return bool(items) and all(_is_count(i) and i in VECTOR_WIDTHS for i in items)
         return len(items) == 3 and all(_is_count(item) for item in items)
     if field in _FLAGS:
         return isinstance(value, bool)
+    if field in _OPTIONAL_TEXTS:
+        return isinstance(value, str) and len(value) <= _MOST_CHARACTERS
     return isinstance(value, str) and bool(value)
 
 
@@ -139,5 +143,7 @@ def _allowed(field: str) -> str:
     if field == "max_work_item_sizes":
         return "three positive integers"
     if field == "vector_widths":
-        return "a list of " + ", ".join(str(width) for width in _OPENCL_WIDTHS)
+        return "a list of " + ", ".join(str(width) for width in VECTOR_WIDTHS)
+    if field in _OPTIONAL_TEXTS:
+        return f"a text of at most {_MOST_CHARACTERS} characters"
     return "true or false" if field in _FLAGS else "a text that is not empty"

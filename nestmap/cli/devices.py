@@ -13,12 +13,13 @@ from mapper.constraint_rules.rule import Mode
 from mapper.errors import DeviceError, Problem
 from mapper.profiles import load_profile, profile_names
 from nestmap.cli.calibrate import calibrate
-from nestmap.cli.output import note, write_json, write_table
+from nestmap.cli.output import note, write_json, write_table, write_text
 from nestmap.cli.remote import TokenFileOption, UrlOption, asking, service_at
 from nestmap.cli.request import JsonOption
 
 if TYPE_CHECKING:
     from nestmap.client import Client
+    from worker.devices.opencl import OpenClDevice
 
 #: More are not read: a farm of that size has better ways to be looked at.
 MOST_DEVICES = 10_000
@@ -63,7 +64,7 @@ def devices(
             _of_service(service, device, json_output)
         return
     # Loads the OpenCL library.
-    from worker.devices.opencl import list_devices, profile_of, select_device
+    from worker.devices.opencl import find_device, list_devices, profile_of, target_note
 
     is_profile = device in profile_names()
     names = [name for name in profile_names() if device is None or name == device]
@@ -71,7 +72,7 @@ def devices(
     try:
         present = () if is_profile else list_devices()
         if device is not None and not is_profile:
-            present = (select_device(device, present),)
+            present = (find_device(device),)
         found = [
             {
                 "index": item.index,
@@ -80,9 +81,10 @@ def devices(
                 "platform_version": item.platform_version,
                 "kind": item.kind,
                 "driver": item.driver_version,
+                "target_note": target_note(item),
                 **asdict(profile_of(item)),
             }
-            for item in present
+            for item in map(_with_target, present)
         ]
     except DeviceError as error:
         if device is not None:
@@ -94,13 +96,28 @@ def devices(
         write_json({"devices": found, "profiles": shipped})
         return
     heads, fields = _heads_and_fields()
-    live = (("index", "index"), ("spec", "spec"), ("driver", "driver"))
+    live = (("index", "index"), ("spec", "spec"), ("driver", "driver"), ("target", "target"))
     write_table(
         [head for head, _ in live] + list(heads),
         ([row[field] for _, field in live] + [row[field] for field in fields] for row in found),
         "OpenCL devices",
     )
+    for row in found:
+        if row["target_note"]:
+            write_text(f"target of {row['index']}: {row['target']}, {row['target_note']}")
     _write_profiles(shipped)
+
+
+def _with_target(device: OpenClDevice) -> OpenClDevice:
+    """A device with its target; as it is, and a note, where none works: others are listed too."""
+    from worker.devices.opencl import with_target
+
+    try:
+        return with_target(device, device.asked_target)
+    except DeviceError as error:
+        for problem in error.problems:
+            note(str(problem))
+        return device
 
 
 def _of_service(service: Client, device: str | None, json_output: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mapper.constraint_rules.rule import Mode
+from mapper.device_profile import device_name
 from mapper.errors import InputError, Problem, StoreError
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import note, write_json, write_table, write_text
@@ -17,6 +18,7 @@ from nestmap.cli.plot import plot
 from nestmap.cli.remote import TokenFileOption, UrlOption, asking, refuse_remote, service_at
 from nestmap.cli.remote_studies import RemoteStudies, Studies
 from nestmap.cli.request import JsonOption
+from nestmap.device_limits import is_live_spec
 from nestmap.subjects import STDIN, load_subject
 
 if TYPE_CHECKING:
@@ -148,13 +150,19 @@ def _filter_of(
     stored = {d.id: d.name for d in source.devices()}
     ids = set(stored)
     if device is not None:
-        name = device
-        if device == "host" or device.startswith("opencl:"):
+        name, target = device_name(device).plain, device_name(device).target
+        if is_live_spec(device):
             # Loads the OpenCL library.
             from worker.devices.opencl import find_device
 
-            name = find_device(device).device_name
-        ids = {key for key, text in stored.items() if name.lower() in text.lower()}
+            found = find_device(device)
+            name, target = found.device_name, found.target
+        targets = {d.id: d.facts.get("device.target", target) for d in source.devices()}
+        ids = {
+            key
+            for key, text in stored.items()
+            if name.lower() in text.lower() and targets[key] == (target or targets[key])
+        }
         if not ids:
             raise InputError(
                 Problem("--device", "the database has no study on this device", name,

@@ -243,6 +243,7 @@ class ProfileDocument(TypedDict):
     compute_units: int
     vector_widths: list[int]
     half_precision: bool
+    target: str
 
 
 class DeviceDocument(TypedDict):

@@ -10,11 +10,14 @@ from typing import IO, Any, Self
 
 from mapper.errors import InputError, Problem
 from nestmap.kernel_bench.trial import Trial, trial_from_json
+from worker.devices.pocl_target import target_in
 from worker.measuring.wire import BadMessage
 
-SCHEMA = "nestmap/search-journal/1"
+SCHEMA = "nestmap/search-journal/2"
+#: Read as well: without the target that the device's compiler had.
+_WITHOUT_TARGET = "nestmap/search-journal/1"
 #: Facts that have to be the same for a trial to be worth anything to a later run.
-_IDENTITY = ("device.name", "driver.version", "platform.version")
+_IDENTITY = ("device.name", "driver.version", "platform.version", "device.target")
 
 
 class Journal:
@@ -27,6 +30,8 @@ class Journal:
     def __init__(self, path: Path, facts: Mapping[str, str]) -> None:
         self._path = path
         self._identity = {key: facts.get(key, "") for key in _IDENTITY}
+        # What a journal without targets was measured with: nobody set one then.
+        self._untold = target_in(facts.get("device.version", ""))
         self._trials: dict[str, list[Trial]] = {}
         self._file: IO[str] | None = None
         self._read()
@@ -80,7 +85,8 @@ class Journal:
                 value = json.loads(line)
                 if "schema" in value:
                     self._check_schema(value["schema"])
-                    ours = value["device"] == self._identity
+                    device = {"device.target": self._untold, **value["device"]}
+                    ours = device == self._identity
                 elif ours:
                     trial = trial_from_json(value["trial"])
                     self._trials.setdefault(value["layer"], []).append(trial)
@@ -89,7 +95,7 @@ class Journal:
                 continue
 
     def _check_schema(self, schema: object) -> None:
-        if schema != SCHEMA:
+        if schema not in (SCHEMA, _WITHOUT_TARGET):
             raise InputError(
                 Problem(str(self._path), "is no journal of a search", repr(schema), SCHEMA)
             )

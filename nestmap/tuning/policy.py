@@ -14,6 +14,7 @@ _IDENTITY = (
     "device.version",
     "device.kind",
     "device.compute_units",
+    "device.target",
     "driver.version",
     "platform.name",
     "platform.version",

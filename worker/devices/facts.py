@@ -68,6 +68,7 @@ def device_facts(device: OpenClDevice, root: Path = Path("/")) -> dict[str, str]
         "device.name": device.device_name,
         "device.version": device.device_version,
         "device.kind": device.kind,
+        "device.target": device.target,
         "device.max_clock_mhz": str(device.handle.max_clock_frequency),
         "device.compute_units": str(device.handle.max_compute_units),
         "driver.version": device.driver_version,

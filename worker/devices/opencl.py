@@ -3,19 +3,24 @@
 Spec strings choose a device: ``host`` (the default device of this machine), ``pocl`` (the
 preferred PoCL), ``opencl:<platform>/<device>`` (case-insensitive parts of the names, either
 may be empty) or ``opencl:<index>`` and plain ``<index>`` (position in the driver's order).
-Each may end in ``+half``: 16-bit floats may be stored there, cl_khr_fp16 or not.
+``@haswell`` behind any of these has PoCL compile for that processor
+(:mod:`worker.devices.pocl_target`), and each may end in ``+half``: 16-bit floats may be stored
+there, cl_khr_fp16 or not.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mapper.device_profile import HALF_SUFFIX, DeviceProfile
+from mapper.cpu_targets import vector_bits, vector_bits_of_flags, vector_widths
+from mapper.device_profile import HALF_SUFFIX, VECTOR_WIDTHS, DeviceProfile, device_name
 from mapper.errors import DeviceError, Problem
-from worker.devices.linker import require_linker
+from worker.devices import pocl_target, probed_target
+from worker.devices.linker import provide_linker, require_linker
 from worker.devices.pinning import pin_pocl_threads
 
 #: No OpenCL query says how much private memory a work-item may use.
@@ -42,7 +47,11 @@ _ICD_REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class OpenClDevice:
-    """One OpenCL device as the driver describes it; ``handle`` is pyopencl's object."""
+    """One OpenCL device as the driver describes it; ``handle`` is pyopencl's object.
+
+    ``target`` is the processor that its compiler generates code for, where there is a choice and
+    it is known; ``asked_target`` what its spec says of that.
+    """
 
     index: int
     platform_name: str
@@ -53,6 +62,8 @@ class OpenClDevice:
     kind: str
     handle: Any = field(repr=False, compare=False)
     half_storage: bool = False
+    target: str = ""
+    asked_target: str = ""
 
     @property
     def is_pocl(self) -> bool:
@@ -62,7 +73,8 @@ class OpenClDevice:
     @property
     def spec(self) -> str:
         """A spec string that finds this device again, unless another has the same names."""
-        suffix = HALF_SUFFIX if self.half_storage else ""
+        suffix = f"@{self.asked_target}" if self.asked_target else ""
+        suffix += HALF_SUFFIX if self.half_storage else ""
         return f"opencl:{self.platform_name}/{self.device_name}{suffix}"
 
     def __str__(self) -> str:
@@ -72,9 +84,10 @@ class OpenClDevice:
         )
 
 
-def list_devices() -> tuple[OpenClDevice, ...]:
+def list_devices(target: str = "") -> tuple[OpenClDevice, ...]:
     """Every OpenCL device in the driver's order.
 
+    ``target`` is what PoCL shall compile for, if this process loads it now.
     Raises DeviceError when pyopencl is missing or the loader finds no platform at all.
     """
     try:
@@ -90,6 +103,8 @@ def list_devices() -> tuple[OpenClDevice, ...]:
         ) from error
     # Drivers read their settings when they are first asked for anything.
     pin_pocl_threads()
+    provide_linker()
+    probed_target.prepare(target)
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
@@ -120,9 +135,20 @@ def list_devices() -> tuple[OpenClDevice, ...]:
                     driver_version=handle.driver_version.strip(),
                     kind=_kind(cl, handle),
                     handle=handle,
+                    target=_told_target(platform, handle),
                 )
             )
     return tuple(found)
+
+
+def _told_target(platform: Any, handle: Any) -> str:
+    """The target that a driver tells of; empty where it tells of none, or is not to be believed."""
+    if "intel" in platform.name.lower():
+        # Its runtime takes the widest unless told; what it takes it does not say.
+        return os.environ.get("CL_CONFIG_CPU_TARGET_ARCH", "")
+    if pocl_target.is_known_build(platform.version):
+        return ""
+    return pocl_target.target_in(handle.version)
 
 
 def _kind(cl: Any, handle: Any) -> str:
@@ -157,7 +183,8 @@ def select_device(spec: str, devices: tuple[OpenClDevice, ...]) -> OpenClDevice:
             "device",
             f"no OpenCL device fits {spec!r}",
             found="; ".join(str(d) for d in devices) or "no device",
-            allowed="host, pocl, opencl:<platform>/<device>, opencl:<index>",
+            allowed="host, pocl, opencl:<platform>/<device>, opencl:<index>; "
+            "behind PoCL's @<target>, as in pocl@haswell",
             remedy=_ICD_REMEDY,
         )
     )
@@ -168,7 +195,9 @@ def _matches(spec: str, devices: tuple[OpenClDevice, ...]) -> list[OpenClDevice]
     if spec == "pocl":
         return pocls
     if spec == "host":
-        return pocls if len(pocls) == len(devices) else list(devices)
+        # A second driver for the processor beside PoCL does not change what the word means.
+        only_cpus = all(d.kind == "cpu" for d in devices)
+        return pocls if pocls and only_cpus else list(devices)
     wanted = spec.removeprefix("opencl:").strip().lower()
     if not wanted:
         return []
@@ -186,13 +215,53 @@ def _matches(spec: str, devices: tuple[OpenClDevice, ...]) -> list[OpenClDevice]
 
 
 def find_device(spec: str = "host") -> OpenClDevice:
-    """List the devices and select one; raises DeviceError."""
-    device = select_device(spec.removesuffix(HALF_SUFFIX), list_devices())
-    if spec.endswith(HALF_SUFFIX):
-        device = replace(device, half_storage=True)
+    """List the devices and select one, with the target that kernels are compiled for there.
+
+    Nothing of the driver is changed: :func:`open_device` does that. Raises DeviceError.
+    """
+    asked = device_name(spec)
+    device = select_device(asked.plain, list_devices(asked.target))
     if "portable computing language" in device.platform_name.lower():
         require_linker()
+    return with_target(replace(device, half_storage=asked.half), asked.target)
+
+
+def open_device(spec: str = "host") -> OpenClDevice:
+    """As :func:`find_device`, for a process that builds kernels: PoCL is told its target."""
+    device = find_device(spec)
+    if pocl_target.is_known_build(device.platform_version):
+        choice = probed_target.resolve(device.asked_target)
+        pocl_target.apply(choice, device.handle.int_ptr)
     return device
+
+
+def with_target(device: OpenClDevice, wanted: str = "") -> OpenClDevice:
+    """A device with the target that kernels are compiled for; ``wanted`` may choose one.
+
+    DeviceError where nobody can choose, and where no target of PoCL's works here.
+    """
+    if pocl_target.is_known_build(device.platform_version):
+        return replace(device, target=probed_target.resolve(wanted).target, asked_target=wanted)
+    if wanted and wanted != pocl_target.NATIVE:
+        raise DeviceError(
+            Problem(
+                "device",
+                "its compiler's target cannot be chosen",
+                f"@{wanted} behind {device.platform_name} {device.platform_version}",
+                f"PoCL of PyPI ({' with '.join(pocl_target.KNOWN_BUILD)})",
+                "leave @… away",
+            )
+        )
+    return device
+
+
+def target_note(device: OpenClDevice) -> str:
+    """How a device came to its target, where that is known: a sentence; else empty."""
+    if not device.target:
+        return ""
+    if pocl_target.is_known_build(device.platform_version):
+        return probed_target.resolve(device.asked_target).note
+    return "as its driver says"
 
 
 def _private_bytes(device: OpenClDevice) -> int:
@@ -209,6 +278,15 @@ def _local_bytes(device: OpenClDevice) -> int:
     if "nvidia" in device.platform_name.lower():
         return bytes_ - NVIDIA_OWN_LOCAL_BYTES
     return bytes_
+
+
+def _vector_widths(device: OpenClDevice) -> tuple[int, ...]:
+    """Vectors that fit a register of what the driver compiles for, where it is an x86-64."""
+    if device.kind != "cpu":
+        return VECTOR_WIDTHS
+    flags = pocl_target.cpu_flags()
+    bits = vector_bits(device.target) or (vector_bits_of_flags(flags) if flags else None)
+    return VECTOR_WIDTHS if bits is None else vector_widths(bits)
 
 
 def _stack_bytes() -> int:
@@ -238,7 +316,9 @@ def profile_of(device: OpenClDevice) -> DeviceProfile:
         global_bytes=int(handle.global_mem_size),
         compute_units=int(handle.max_compute_units),
         half_precision="cl_khr_fp16" in handle.extensions.split(),
+        vector_widths=_vector_widths(device),
         half_storage=device.half_storage,
+        target=device.target,
         kernel_private_bytes=stacked,
         source=f"driver of {device.platform_name} {device.platform_version}",
     )

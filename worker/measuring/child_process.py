@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mapper.errors import DeviceError, Problem
+from worker.devices.pocl_target import CACHE_SETTING, cache_folder
 from worker.measuring.wire import BadMessage, DeadlinePassed, StreamEnded, receive, send
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
@@ -243,5 +244,6 @@ def _environment(private: Path) -> dict[str, str]:
         "POCL_KERNEL_CACHE": "0",
         "CUDA_CACHE_DISABLE": "1",
         "XDG_CACHE_HOME": str(cache),
+        CACHE_SETTING: str(cache_folder()),
         "TMPDIR": str(scratch),
     }

@@ -13,7 +13,7 @@ import numpy as np
 
 from mapper.host_plan import BufferRole, HostPlan, Launch
 from mapper.measurement import CompileError, ResourceError
-from worker.devices.opencl import OpenClDevice, find_device
+from worker.devices.opencl import OpenClDevice, open_device
 from worker.measuring.checks import output_buffer
 from worker.measuring.driver_errors import PlanFailure, plan_failure
 
@@ -31,7 +31,7 @@ def open_session(spec: str) -> Session:
     """Open the device that ``spec`` names; raises DeviceError when it is not there."""
     import pyopencl as cl
 
-    device = find_device(spec)
+    device = open_device(spec)
     context = cl.Context([device.handle])
     profiling = cl.command_queue_properties.PROFILING_ENABLE
     return Session(device, context, cl.CommandQueue(context, properties=profiling))

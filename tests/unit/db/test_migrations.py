@@ -3,6 +3,7 @@ agree; backups made while writing restore."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import threading
@@ -26,6 +27,7 @@ from sqlalchemy import (
     text,
 )
 
+from db.canonical import canonical_json, content_hash
 from db.engine import address_of, migration_config, open_engine
 from db.farm.farm import Farm
 from db.farm.selection import Selection
@@ -35,7 +37,7 @@ from mapper.measurement import Timed
 from tests.unit.db.farm_values import Clock, claim, finish, propose, some_board, some_run
 from tests.unit.db.postgres_server import program
 
-HEAD = "0003"
+HEAD = "0004"
 CANDIDATE = "c" * 64
 PROGRAM = "a" * 64
 # Rows as each revision had them, written with its own columns: no model of today is used.
@@ -62,6 +64,10 @@ ROWS: dict[str, tuple[str, ...]] = {
 }
 #: A database of a revision has what earlier ones had.
 ROWS["0002"] = (*ROWS["0001"], *ROWS["0002"])
+ROWS["0003"] = (
+    *ROWS["0002"],
+    "INSERT INTO run_boards VALUES ('run_old', 'dev_old')",
+)
 
 
 @contextmanager
@@ -119,6 +125,29 @@ def test_an_earlier_database_keeps_its_data(empty_url: str, revision: str):
         for table, rows in before.items():
             after = connection.execute(text(f"SELECT * FROM {table} ORDER BY 1")).all()
             assert set(map(str, rows)) <= set(map(str, after))
+
+
+def test_devices_of_before_have_the_target_that_pocl_told(empty_url: str):
+    version = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-znver3"
+    facts = {"device.version": version, "driver.version": "3.0-rc2"}
+    insert = text("INSERT INTO devices VALUES (:id, :fingerprint, :name, :facts)")
+    rows = [(1, "pthread-AMD", facts), (2, "NVIDIA H200", {"driver.version": "580"})]
+    with plain_engine(empty_url) as engine, engine.begin() as connection:
+        command.upgrade(migration_config(connection), "0003")
+        for number, name, known in rows:
+            values = {"fingerprint": content_hash(canonical_json([name, known])), "name": name}
+            connection.execute(insert, {"id": number, "facts": json.dumps(known), **values})
+    with Farm.open(empty_url) as farm:
+        # The same device, as an agent of today describes it, is the row of before.
+        assert farm.store.add_device("pthread-AMD", {**facts, "device.target": "znver3"}) == 1
+        assert farm.store.add_device("NVIDIA H200", {"driver.version": "580"}) == 2
+        # Another target is another device: its times are others.
+        other = farm.store.add_device("pthread-AMD", {**facts, "device.target": "skylake-avx512"})
+        assert other not in (1, 2)
+    with plain_engine(empty_url) as engine, engine.begin() as connection:
+        command.downgrade(migration_config(connection), "0003")
+    with Farm.open(empty_url) as farm:
+        assert farm.store.add_device("pthread-AMD", {**facts, "device.target": "znver3"}) == 1
 
 
 def test_down_and_up_again(empty_url: str):

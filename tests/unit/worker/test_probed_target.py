@@ -1,0 +1,263 @@
+"""The target of PyPI's PoCL is found out once for a processor, and the next narrower one is taken
+where kernels come out wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mapper.errors import DeviceError
+from worker.devices import pocl_target, probed_target
+from worker.devices.opencl import find_device, profile_of
+from worker.devices.pocl_target import cache_folder, cpu_flags, selectable
+from worker.devices.probed_target import resolve
+
+HASWELL = frozenset(
+    [
+        "sse2",
+        "pni",
+        "ssse3",
+        "cx16",
+        "sse4_1",
+        "popcnt",
+        "avx",
+        "f16c",
+        "avx2",
+        "fma",
+        "bmi1",
+        "bmi2",
+        "abm",
+    ]
+)
+SERVER = HASWELL | {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
+
+
+class Probes:
+    """Stands for the probe's child: what it says of each target, and which were asked for."""
+
+    def __init__(self, **said: dict[str, Any]) -> None:
+        self.said = {name.replace("_", "-"): answer for name, answer in said.items()}
+        self.asked: list[str] = []
+
+    def __call__(self, target: str) -> dict[str, Any]:
+        self.asked.append(target)
+        return self.said[target]
+
+
+def right(target: str, library: str, told: str = "generic", left: str = "") -> dict[str, Any]:
+    return {"target": target, "library": library, "told": told, "left": left, "fault": ""}
+
+
+def wrong(target: str, fault: str) -> dict[str, Any]:
+    return {"target": target, "library": "avx512", "told": "generic", "left": "", "fault": fault}
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A cache of its own for each test, and a process that has asked for nothing."""
+    monkeypatch.setenv(pocl_target.CACHE_SETTING, str(tmp_path / "cache"))
+    monkeypatch.delenv(probed_target.SETTING, raising=False)
+    monkeypatch.setattr(probed_target, "_hopeless", {})
+    monkeypatch.setattr(probed_target, "cpu_flags", lambda: SERVER)
+    probed_target._resolve.cache_clear()
+    yield
+    probed_target._resolve.cache_clear()
+
+
+def asking(monkeypatch: pytest.MonkeyPatch, **said: dict[str, Any]) -> Probes:
+    probes = Probes(**said)
+    monkeypatch.setattr(probed_target, "_probed", probes)
+    return probes
+
+
+def test_what_the_probe_passed_is_remembered_for_later_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probes = asking(monkeypatch, native=right("skylake-avx512", "avx512"))
+    first = resolve()
+    assert (first.target, first.library, first.told) == ("skylake-avx512", "avx512", "generic")
+    assert first.note == "set: PoCL takes generic by itself"
+    probed_target._resolve.cache_clear()  # as another process
+    assert resolve() == first
+    assert probes.asked == ["native"]
+
+
+def test_another_processor_driver_or_target_is_asked_for_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probes = asking(
+        monkeypatch, native=right("skylake-avx512", "avx512"), haswell=right("haswell", "avx2")
+    )
+    resolve()
+    assert resolve("haswell").target == "haswell"
+    monkeypatch.setattr(probed_target, "processor_name", lambda: "another")
+    probed_target._resolve.cache_clear()
+    resolve()
+    assert probes.asked == ["native", "haswell", "native"]
+
+
+def test_the_next_narrower_target_is_tried_where_kernels_come_out_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probes = asking(
+        monkeypatch,
+        native=wrong("skylake-avx512", "fma(x, y, z) of float16: lanes 8 are wrong"),
+        haswell={"fault": "the probe ended with signal 4"},
+        x86_64=right("x86-64", "sse2"),
+    )
+    monkeypatch.setattr(
+        probed_target, "selectable", lambda flags: ("skylake-avx512", "haswell", "x86-64")
+    )
+    choice = resolve()
+    assert choice.target == "x86-64"
+    assert "as skylake-avx512: fma(x, y, z) of float16: lanes 8 are wrong" in choice.note
+    assert "as haswell: the probe ended with signal 4" in choice.note
+    assert probes.asked == ["native", "haswell", "x86-64"]
+
+
+def test_where_no_target_works_the_error_names_processor_driver_and_remedies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probes = asking(
+        monkeypatch,
+        native=wrong("skylake-avx512", "nothing builds"),
+        haswell=wrong("haswell", "nothing builds either"),
+        x86_64=wrong("x86-64", "nor this"),
+    )
+    for _ in range(2):
+        with pytest.raises(DeviceError) as caught:
+            resolve()
+    (problem,) = caught.value.problems
+    for word in ("family", "PoCL 3.0-rc2", "LLVM 14.0.6", "as haswell: nothing builds either"):
+        assert word in problem.found
+    for word in ("pocl-opencl-icd", "intel-opencl-rt", "intel-cmplr-lib-rt", "--device"):
+        assert word in problem.remedy
+    # A process asks once; the next one asks again, since something may have been installed.
+    assert probes.asked == ["native", "haswell", "x86-64"]
+
+
+def test_nobody_is_given_another_target_than_the_one_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probes = asking(monkeypatch, haswell=wrong("haswell", "lanes 3 are wrong"))
+    with pytest.raises(DeviceError, match="as haswell: lanes 3 are wrong"):
+        resolve("haswell")
+    assert probes.asked == ["haswell"]
+
+
+def test_a_target_that_cannot_be_executed_is_refused_with_those_that_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probed_target, "cpu_flags", lambda: HASWELL)
+    for name in ("skylake-avx512", "pentium", "Haswell"):
+        with pytest.raises(DeviceError, match="cannot compile for") as caught:
+            resolve(name)
+        (problem,) = caught.value.problems
+        assert problem.allowed.startswith("native, haswell, ")
+
+
+def test_the_environment_chooses_where_the_spec_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    probes = asking(monkeypatch, penryn=right("penryn", "sse41"), haswell=right("haswell", "avx2"))
+    monkeypatch.setenv(probed_target.SETTING, "penryn")
+    assert resolve().target == "penryn"
+    assert resolve("haswell").target == "haswell"
+    assert probes.asked == ["penryn", "haswell"]
+
+
+def test_a_record_that_does_not_fit_is_left_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking(monkeypatch, native=right("cascadelake", "avx512", "cascadelake", "it has 2 pointers"))
+    choice = resolve()
+    assert choice.target == "cascadelake"
+    assert choice.note == "as PoCL found it, because it has 2 pointers"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"schema": "other"}', '{"schema": "nestmap/pocl-targets/1"}']
+)
+def test_a_damaged_cache_is_written_anew(
+    text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/pocl-targets.json").write_text(text)
+    asking(monkeypatch, native=right("skylake-avx512", "avx512"))
+    resolve()
+    kept = json.loads((tmp_path / "cache/pocl-targets.json").read_text())
+    assert [entry["target"] for entry in kept["entries"].values()] == ["skylake-avx512"]
+
+
+def test_a_cache_that_cannot_be_written_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(pocl_target.CACHE_SETTING, str(tmp_path / "file/below"))
+    asking(monkeypatch, native=right("skylake-avx512", "avx512"))
+    assert resolve().target == "skylake-avx512"
+
+
+def test_the_cache_is_the_users_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_folder().name == "cache"
+    monkeypatch.delenv(pocl_target.CACHE_SETTING)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_folder() == Path("/somewhere/nestmap")
+
+
+OPEN = """
+import json, sys
+from worker.devices.opencl import open_device, find_device, profile_of
+opened = open_device(sys.argv[1])
+profile = profile_of(opened)
+print(json.dumps([opened.target, opened.spec, profile.vector_widths, profile.target]))
+"""
+
+
+def opened(spec: str, **environment: str) -> list[Any]:
+    """What a process that opens a device says of it."""
+
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", OPEN, spec],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, **environment},
+        check=False,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def test_a_device_is_opened_for_the_target_behind_its_name() -> None:
+    narrow = selectable(cpu_flags())[-1]
+    target, spec, widths, stated = opened(f"pocl@{narrow}+half")
+    assert (target, stated, widths) == (narrow, narrow, [1, 2, 4])
+    assert spec.endswith(f"@{narrow}+half")
+    assert opened("pocl", NESTMAP_POCL_TARGET=narrow)[0] == narrow
+
+
+def test_a_second_target_in_one_process_is_refused() -> None:
+    code = (
+        "from worker.devices.opencl import open_device\n"
+        "from mapper.errors import DeviceError\n"
+        "open_device('pocl')\n"
+        "try:\n    open_device('pocl@x86-64')\n"
+        "except DeviceError as error:\n    print(error)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False, timeout=120,
+    )  # fmt: skip
+    assert "one target in a process" in ended.stdout, ended.stderr
+
+
+def test_the_profile_is_as_wide_as_what_is_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probed_target, "cpu_flags", cpu_flags)
+    device = find_device("pocl")
+    widest = max(profile_of(device).vector_widths)
+    assert widest == {"avx512": 16, "avx2": 8}.get(resolve().library, widest)
