@@ -71,7 +71,7 @@ def test_libraries_that_are_not_installed_are_left_out_with_a_note(layer_file: s
     [
         (("gpu", "--layers", "alexnet/1", "--no-cudnn", "--device", "pocl"), 2, "no layer"),
         (("gpu", "--layers", "absent.json", "--no-cudnn", "--device", "pocl"), 2, "not exist"),
-        (("gpu", "--layers", "vgg16/0", "--no-cudnn", "--device", "opencl:no such/"), 3, "no such/"),
+        (("gpu", "--layers", "vgg16/0", "--no-cudnn", "--device", "opencl:absent/"), 3, "absent/"),
         (("cpu", "--layers", "vgg16/0", "--peers", "mkl"), 2, "by-hand"),
     ],
 )

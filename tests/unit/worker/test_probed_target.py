@@ -131,9 +131,10 @@ def test_where_no_target_works_the_error_names_processor_driver_and_remedies(
         haswell=wrong("haswell", "nothing builds either"),
         x86_64=wrong("x86-64", "nor this"),
     )
-    for _ in range(2):
-        with pytest.raises(DeviceError) as caught:
-            resolve()
+    with pytest.raises(DeviceError):
+        resolve()
+    with pytest.raises(DeviceError) as caught:
+        resolve()
     (problem,) = caught.value.problems
     for word in ("family", "PoCL 3.0-rc2", "LLVM 14.0.6", "as haswell: nothing builds either"):
         assert word in problem.found
