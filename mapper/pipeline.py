@@ -116,7 +116,11 @@ def subject_of_program(
 ) -> Subject:
     """Type-check a program and derive its nests; TypeErrors carries every problem."""
     types = check_program(program)
-    symbolic = elaborate_symbolic(program, {})
+    try:
+        symbolic = elaborate_symbolic(program, {})
+    except InputError:
+        # What two names are is not known to be equal; the numbers decide.
+        symbolic = elaborate(program)
     nests = tuple(kernel.nest() for kernel in symbolic.kernels)
     return Subject(label or program.name, nests, program, types, layer, variant, symbolic=symbolic)
 

@@ -7,9 +7,10 @@ Specialized Direct Convolutions for Mobile GPUs" (GPGPU'20), section 3.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import count
 
 from mapper.ast_model.element_types import stored_value
 from mapper.ast_model.index_expr import Expr, Symbol, const, exact_div, floor_div, modulo, symbol
@@ -189,42 +190,48 @@ def reordered_target(kind: OrderKind, amount: Expr, length: Expr, index: Expr) -
     return modulo(index, amount) * run + floor_div(index, amount)
 
 
+#: How many vectors are being put together of scalars that are looked up right now.
+_OPEN_VECTORS: ContextVar[int] = ContextVar("_OPEN_VECTORS", default=0)
+
+
+@contextmanager
+def _lane_of_its_own(width: Expr) -> Generator[tuple[Expr, dict[str, Expr]]]:
+    """A lane to look scalars up with, and what makes it :data:`LANE` afterwards.
+
+    The scalars may be components of other vectors, whose lanes are replaced on the way, within
+    views that hold this lane already (an outer index of a transposition). So it has a name that no
+    vector in between has: what is looked up is looked up before this is left.
+    """
+    depth = _OPEN_VECTORS.get() + 1
+    # No name of a size or a loop has an apostrophe.
+    name = f"{LANE}'{depth}"
+    token = _OPEN_VECTORS.set(depth)
+    try:
+        yield symbol(name, width), {name: lane_expr(width)}
+    finally:
+        _OPEN_VECTORS.reset(token)
+
+
 def vector_view(view: ArrayView, width: Expr, type_: ArrayType) -> ArrayView:
     """[float]n as [float<width>]."""
-    lane = lane_expr(width)
 
     def at(i: Expr) -> View:
-        scalar = view.at(i * width + lane)
+        with _lane_of_its_own(width) as (lane, named):
+            scalar = view.at(i * width + lane)
         assert isinstance(scalar, ScalarView)
-        return ScalarView(type_.element, scalar.value, scalar.memories)
+        return ScalarView(type_.element, substitute_value(scalar.value, named), scalar.memories)
 
     return ArrayView(type_, at, view.memories)
-
-
-def set_lane_aside(index: Expr) -> tuple[Expr, dict[str, Expr]]:
-    """An index with the lane of an outer vector renamed, and what undoes that.
-
-    Where vectors of one width are read as vectors of another, both have lanes; the inner one
-    is about to be replaced, and the outer one must not be taken for it.
-    """
-    outer = next((s for s in index.symbols() if s.name == LANE), None)
-    if outer is None:
-        return index, {}
-    names = index.names()
-    aside = next(name for n in count(1) if (name := f"{LANE}{n}") not in names)
-    extent = outer.extent
-    return index.substitute({LANE: symbol(aside, extent)}), {aside: symbol(LANE, extent)}
 
 
 def scalar_view(view: ArrayView, width: Expr, type_: ArrayType) -> ArrayView:
     """[float<w>]n as [float](n*w)."""
 
     def at(k: Expr) -> View:
-        k, restore = set_lane_aside(k)
         vector = view.at(floor_div(k, width))
         assert isinstance(vector, ScalarView)
         value = substitute_value(vector.value, {LANE: modulo(k, width)})
-        return ScalarView(type_.element, substitute_value(value, restore), vector.memories)
+        return ScalarView(type_.element, value, vector.memories)
 
     return ArrayView(type_, at, view.memories)
 
@@ -329,14 +336,27 @@ def guard_destination(destination: Destination, guard: Guard) -> Destination:
     )
 
 
+def _placed(
+    destination: ScalarDestination, values: Mapping[str, Expr], lane: Symbol | None
+) -> ScalarDestination:
+    """A destination with symbols replaced by name in its indices and guards."""
+    return ScalarDestination(
+        destination.buffer,
+        tuple(index.substitute(values) for index in destination.indices),
+        tuple(Guard(g.index.substitute(values), g.limit) for g in destination.guards),
+        lane,
+    )
+
+
 def lane_destination(destination: ArrayDestination, width: Expr) -> ArrayDestination:
     """Destination of vectors over a destination of scalars (writes under ``as_scalar``)."""
     lane = lane_symbol(width)
 
     def at(i: Expr) -> Destination:
-        scalar = destination.at(i * width + lane_expr(width))
+        with _lane_of_its_own(width) as (own, named):
+            scalar = destination.at(i * width + own)
         assert isinstance(scalar, ScalarDestination)
-        return ScalarDestination(scalar.buffer, scalar.indices, scalar.guards, lane)
+        return _placed(scalar, named, lane)
 
     return ArrayDestination(at, destination.memory)
 
@@ -345,20 +365,9 @@ def component_destination(destination: ArrayDestination, width: Expr) -> ArrayDe
     """Destination of scalars over a destination of vectors (writes under ``as_vector``)."""
 
     def at(i: Expr) -> Destination:
-        i, restore = set_lane_aside(i)
         vector = destination.at(floor_div(i, width))
         assert isinstance(vector, ScalarDestination)
-        values = {LANE: modulo(i, width)}
-
-        def placed(index: Expr) -> Expr:
-            return index.substitute(values).substitute(restore)
-
-        return ScalarDestination(
-            vector.buffer,
-            tuple(placed(index) for index in vector.indices),
-            tuple(Guard(placed(g.index), g.limit) for g in vector.guards),
-            None,
-        )
+        return _placed(vector, {LANE: modulo(i, width)}, None)
 
     return ArrayDestination(at, destination.memory)
 

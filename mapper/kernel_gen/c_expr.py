@@ -20,7 +20,7 @@ from mapper.kernel_gen.identifiers import c_name
 
 
 def c_index(expression: Expr) -> str:
-    """An expression of indices; every division in it has a non-negative dividend."""
+    """An expression of indices. Divisions round down, as everywhere here, for any dividend."""
     if not expression.terms:
         return "0"
     text = ""
@@ -42,9 +42,28 @@ def _c_atom(atom: Atom) -> str:
         case Symbol():
             return c_name(atom.name) if atom.name != LANE else LANE
         case Quotient():
-            return f"({c_operand(atom.numerator)}/{c_operand(atom.denominator)})"
+            top, bottom = c_operand(atom.numerator), c_operand(atom.denominator)
+            if rounds_down(atom):
+                return f"({top}/{bottom})"
+            return f"(({top} - {_c_remainder(top, bottom)})/{bottom})"
         case Remainder():
-            return f"({c_operand(atom.numerator)}%{c_operand(atom.denominator)})"
+            top, bottom = c_operand(atom.numerator), c_operand(atom.denominator)
+            return f"({top}%{bottom})" if rounds_down(atom) else _c_remainder(top, bottom)
+
+
+def rounds_down(atom: Quotient | Remainder) -> bool:
+    """Whether C's division, which rounds towards zero, has the result that is meant.
+
+    Divisors are at least 1. An exact quotient leaves nothing to round.
+    """
+    if isinstance(atom, Quotient) and atom.exact:
+        return True
+    return is_nonnegative(atom.numerator)
+
+
+def _c_remainder(top: str, bottom: str) -> str:
+    """A remainder that is not negative, whatever is divided."""
+    return f"(({top}%{bottom} + {bottom})%{bottom})"
 
 
 def c_operand(expression: Expr) -> str:

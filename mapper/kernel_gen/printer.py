@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from mapper.ast_model.index_expr import Expr, const, floor_div, modulo, symbol
+from mapper.ast_model.index_expr import (
+    Expr,
+    Symbol,
+    const,
+    floor_div,
+    modulo,
+    symbol,
+    walk_atoms,
+)
 from mapper.ast_model.loop_nest import (
     Buffer,
     Declare,
@@ -18,7 +26,7 @@ from mapper.ast_model.types import ELEMENT_NAMES, Memory
 from mapper.ast_model.views import LANE
 from mapper.kernel_gen.barriers import Barrier
 from mapper.kernel_gen.buffer_names import BufferNames
-from mapper.kernel_gen.c_expr import c_condition, c_index, never_holds
+from mapper.kernel_gen.c_expr import c_condition, c_index, never_holds, rounds_down
 from mapper.kernel_gen.c_values import VECTOR_WIDTHS, ValuePrinter, stored_as_half
 from mapper.kernel_gen.identifiers import (
     INDEX,
@@ -306,7 +314,7 @@ class _Printer:
         if len(run.loops) == 1 and run.piece is None and run.loops[0].variable.extent == run.trip:
             width = None if run.code is None else run.code.vector_width
             named = self.trips.get(run.loops[0].variable.name)
-            if named is not None and width is None:
+            if named is not None and width is None and _is_plain(named):
                 return c_index(in_constants(named))
         return str(run.trip)
 
@@ -446,6 +454,11 @@ class _Printer:
         for lane in range(width):
             indices = tuple(i.substitute({LANE: const(lane)}) for i in store.indices)
             self.line(self.values.stored(store.buffer, indices, f"{name}.{lane_name(lane)}"))
+
+
+def _is_plain(trip: Expr) -> bool:
+    """Whether a trip count in names says more than its number: without divisions mended for C."""
+    return all(isinstance(atom, Symbol) or rounds_down(atom) for atom in walk_atoms(trip))
 
 
 def in_constants(expression: Expr) -> Expr:
