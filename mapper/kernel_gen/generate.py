@@ -14,6 +14,7 @@ from mapper.ast_model.types import FLOAT_BYTES, Memory
 from mapper.errors import InputError, Problem
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
 from mapper.kernel_gen.barriers import plan_barriers
+from mapper.kernel_gen.bounds_proof import require_in_bounds
 from mapper.kernel_gen.header import (
     INDEX_TYPE,
     NO_ORIGIN,
@@ -50,7 +51,8 @@ def generate(program: Program, choices: Choices, origin: Origin = NO_ORIGIN) -> 
 
     ``origin`` goes into comments, and gives trip counts their names. Raises InputError for
     choices that the solver would not have made: a map without a code, a code 1 that is not
-    perfectly nested, a conflict that no barrier can mend.
+    perfectly nested, a conflict that no barrier can mend; and for a kernel that is not proven to
+    stay inside of its arrays, which is a fault of nestmap's.
     """
     return generate_from(elaborate(program, dict(choices.parameters)), program, choices, origin)
 
@@ -99,7 +101,10 @@ def generate_from(
             kernel.loops, kernel.scheduled, kernel.printed, choices.codes, own, launch
         )
         parts.append(comment(lines) + kernel.printed.text)
-    return replace(plan, source="\n".join(part for part in parts if part))
+    plan = replace(plan, source="\n".join(part for part in parts if part))
+    if refuse:
+        require_in_bounds(plan)
+    return plan
 
 
 def generated_kernels(

@@ -1,0 +1,464 @@
+"""Integer expressions of a printed kernel, read back from its text: what values they can take.
+
+Nothing here knows how indices are made. An expression is read as C computes it, with divisions
+that round towards zero, over work-item ids, loop variables and what is declared of them. Bounds
+come from intervals of sums; where these are too wide, from conditions that hold at the place; and
+where that is not enough, from every value that the variables can have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Interval = tuple[int, int]
+#: ("int", n), ("name", text), ("neg", a), (operator, a, b) and ("?", condition, a, b).
+Node = tuple[Any, ...]
+Atom = tuple[Any, ...]
+
+#: More combinations of values than this are not tried.
+MOST_POINTS = 1 << 22
+_TOKEN = re.compile(r"\s*(\d+|\w+\(\d\)|[A-Za-z_]\w*|&&|>=|<=|==|[-+*/%()<>?:&])")
+_CAST = re.compile(r"\((?:index_t|int|long)\)")
+_LEVELS: tuple[tuple[str, ...], ...] = (
+    ("&&", "&"),
+    ("<", ">="),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
+
+
+class NotRead(Exception):
+    """A text that no printed kernel has, as far as this module knows."""
+
+
+@lru_cache(maxsize=65_536)
+def parsed(text: str) -> Node:
+    """The tree of an expression; NotRead for anything that is not of the subset."""
+    tokens: list[str] = []
+    rest = _CAST.sub("", text).strip()
+    position = 0
+    while position < len(rest):
+        found = _TOKEN.match(rest, position)
+        if found is None:
+            raise NotRead(text)
+        tokens.append(found[1])
+        position = found.end()
+    reader = _Reader(tokens, text)
+    tree = reader.choice()
+    if reader.position != len(tokens):
+        raise NotRead(text)
+    return tree
+
+
+class _Reader:
+    """Recursive descent over tokens."""
+
+    def __init__(self, tokens: Sequence[str], text: str) -> None:
+        self.tokens = tokens
+        self.text = text
+        self.position = 0
+
+    def next(self) -> str:
+        if self.position == len(self.tokens):
+            raise NotRead(self.text)
+        self.position += 1
+        return self.tokens[self.position - 1]
+
+    def peek(self) -> str:
+        return self.tokens[self.position] if self.position < len(self.tokens) else ""
+
+    def choice(self) -> Node:
+        condition = self.binary(0)
+        if self.peek() != "?":
+            return condition
+        self.next()
+        held = self.choice()
+        if self.next() != ":":
+            raise NotRead(self.text)
+        return ("?", condition, held, self.choice())
+
+    def binary(self, level: int) -> Node:
+        if level == len(_LEVELS):
+            return self.unary()
+        left = self.binary(level + 1)
+        while self.peek() in _LEVELS[level]:
+            operator = self.next()
+            right = self.binary(level + 1)
+            left = ("&" if operator == "&&" else operator, left, right)
+        return left
+
+    def unary(self) -> Node:
+        token = self.next()
+        if token == "-":
+            return ("neg", self.unary())
+        if token == "(":
+            inner = self.choice()
+            if self.next() != ")":
+                raise NotRead(self.text)
+            return inner
+        if token.isdecimal():
+            return ("int", int(token))
+        if token[0].isalpha() or token[0] == "_":
+            return ("name", token)
+        raise NotRead(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A constant and atoms with their factors; atoms are variables, quotients and the like."""
+
+    terms: Mapping[Atom, int]
+    constant: int
+
+    def plus(self, other: Sum, factor: int = 1) -> Sum:
+        """This and ``factor`` times another."""
+        terms = dict(self.terms)
+        for atom, count in other.terms.items():
+            total = terms.get(atom, 0) + factor * count
+            if total:
+                terms[atom] = total
+            else:
+                terms.pop(atom, None)
+        return Sum(terms, self.constant + factor * other.constant)
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal sums have equal keys."""
+        return (frozenset(self.terms.items()), self.constant)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What a condition says: a sum that lies between two numbers (None: no bound)."""
+
+    sum: Sum
+    low: int | None
+    high: int | None
+
+
+@dataclass
+class Scope:
+    """The names of a block and what holds in it; names of the blocks around it can be seen."""
+
+    outer: Scope | None = None
+    #: What integers are, by name.
+    sums: dict[str, Sum] = field(default_factory=dict[str, Sum])
+    #: Conditions that have names.
+    conditions: dict[str, Node] = field(default_factory=dict[str, Node])
+    facts: list[Fact] = field(default_factory=list[Fact])
+    #: Elements of arrays, and lanes of an element.
+    arrays: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    #: Accesses that were proven here, to be asked for once.
+    proven: set[tuple[str, str, int, int]] = field(default_factory=set[tuple[str, str, int, int]])
+
+    def chain(self) -> Iterator[Scope]:
+        """This scope and those around it, inner before outer."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.outer
+
+
+class Bounds:
+    """Bounds of expressions in a scope. ``ranges`` are those of atoms that run."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[Atom, Interval] = {}
+        #: What quotients, remainders and declared values are made of, by atom.
+        self.made_of: dict[Atom, tuple[Any, ...]] = {}
+
+    def running(self, scope: Scope, name: str, low: int, high: int) -> None:
+        """Declare a variable that takes every value from ``low`` to ``high``."""
+        atom: Atom = ("var", name, len(self.ranges))
+        self.ranges[atom] = (low, high)
+        scope.sums[name] = Sum({atom: 1}, 0)
+
+    def declared(self, scope: Scope, name: str, text: str) -> None:
+        """Declare a name for a value or a condition."""
+        tree = parsed(text)
+        if tree[0] in ("&", "<", ">="):
+            scope.conditions[name] = tree
+        else:
+            scope.sums[name] = self.sum_of(tree, scope)
+
+    def sum_of(self, tree: Node, scope: Scope) -> Sum:
+        """The tree as a sum."""
+        kind = tree[0]
+        if kind == "int":
+            return Sum({}, tree[1])
+        if kind == "name":
+            return self._named(tree[1], scope)
+        if kind == "neg":
+            return Sum({}, 0).plus(self.sum_of(tree[1], scope), -1)
+        if kind == "?":
+            held = Scope(scope, facts=self.facts_of(tree[1], scope))
+            choices = (self.sum_of(tree[2], scope), self.sum_of(tree[3], scope))
+            atom: Atom = ("?", choices[0].key(), choices[1].key(), _facts_key(held.facts))
+            self.made_of[atom] = (choices[0], choices[1], tuple(held.facts))
+            return Sum({atom: 1}, 0)
+        if len(tree) != 3 or kind in ("&", "<", ">="):
+            raise NotRead(str(tree))
+        left, right = self.sum_of(tree[1], scope), self.sum_of(tree[2], scope)
+        if kind == "+":
+            return left.plus(right)
+        if kind == "-":
+            return left.plus(right, -1)
+        if kind == "*":
+            if left.terms and right.terms:
+                raise NotRead("a product of variables")
+            by, of = (left, right) if not left.terms else (right, left)
+            return Sum({}, 0).plus(of, by.constant)
+        if right.terms or right.constant <= 0:
+            raise NotRead("a divisor that is not a positive number")
+        if not left.terms:
+            whole = _towards_zero(left.constant, right.constant)
+            rest = left.constant - whole * right.constant
+            return Sum({}, whole if kind == "/" else rest)
+        atom = (kind, left.key(), right.constant)
+        self.made_of[atom] = (left, right.constant)
+        return Sum({atom: 1}, 0)
+
+    def _named(self, name: str, scope: Scope) -> Sum:
+        for place in scope.chain():
+            if name in place.sums:
+                return place.sums[name]
+        raise NotRead(f"{name} is not declared")
+
+    # -- conditions ----------------------------------------------------------------------
+
+    def facts_of(self, tree: Node, scope: Scope) -> list[Fact]:
+        """What holds where a condition does."""
+        if tree[0] == "&":
+            return [*self.facts_of(tree[1], scope), *self.facts_of(tree[2], scope)]
+        if tree[0] == "name":
+            for place in scope.chain():
+                if tree[1] in place.conditions:
+                    return self.facts_of(place.conditions[tree[1]], place)
+            raise NotRead(f"{tree[1]} is no condition")
+        if tree[0] not in ("<", ">="):
+            raise NotRead(f"{tree[0]} is no condition")
+        difference = self.sum_of(tree[1], scope).plus(self.sum_of(tree[2], scope), -1)
+        if tree[0] == "<":
+            return [Fact(difference, None, -1)]
+        return [Fact(difference, 0, None)]
+
+    # -- bounds --------------------------------------------------------------------------
+
+    def bounds(self, total: Sum, scope: Scope) -> Interval:
+        """The least and the largest value that a sum can be shown to keep within."""
+        facts = [fact for place in scope.chain() for fact in place.facts]
+        return self.within(total, facts)
+
+    def within(self, total: Sum, facts: Sequence[Fact]) -> Interval:
+        """As :meth:`bounds`, where these facts hold."""
+        single = self._refined(facts)
+        low, high = self._plain(total, single)
+        for fact in facts:
+            low, high = _tighter((low, high), self._eliminated(total, fact, facts, single))
+        return low, high
+
+    def _refined(self, facts: Sequence[Fact]) -> dict[Atom, Interval]:
+        """Bounds of single atoms that conditions speak of."""
+        found: dict[Atom, Interval] = {}
+        for fact in facts:
+            if len(fact.sum.terms) != 1:
+                continue
+            ((atom, factor),) = fact.sum.terms.items()
+            if factor != 1:
+                continue
+            low, high = found.get(atom) or self._atom(atom, {})
+            if fact.low is not None:
+                low = max(low, fact.low - fact.sum.constant)
+            if fact.high is not None:
+                high = min(high, fact.high - fact.sum.constant)
+            found[atom] = (low, high)
+        return found
+
+    def _plain(self, total: Sum, known: Mapping[Atom, Interval]) -> Interval:
+        low = high = total.constant
+        for atom, factor in total.terms.items():
+            ends = known.get(atom) or self._atom(atom, known)
+            first, last = (factor * ends[0], factor * ends[1])
+            low += min(first, last)
+            high += max(first, last)
+        return low, high
+
+    def _eliminated(
+        self, total: Sum, fact: Fact, facts: Sequence[Fact], known: Mapping[Atom, Interval]
+    ) -> Interval:
+        """Bounds of a sum of which multiples of the fact's sum, and of others', are taken out."""
+        best = self._plain(total, known)
+        rest, low, high = total, 0, 0
+        for one in (fact, *facts):
+            ends = self._ends_of(one, facts, known)
+            factor = _factor_of(rest, one.sum)
+            if factor is None:
+                continue
+            rest = rest.plus(one.sum, -factor)
+            low += min(factor * ends[0], factor * ends[1])
+            high += max(factor * ends[0], factor * ends[1])
+            left = self._plain(rest, known)
+            best = _tighter(best, (left[0] + low, left[1] + high))
+        return best
+
+    def _ends_of(
+        self, fact: Fact, facts: Sequence[Fact], known: Mapping[Atom, Interval]
+    ) -> Interval:
+        low, high = self._plain(fact.sum, known)
+        for other in facts:
+            # The two halves of one guard: the sums differ by a number.
+            gap = fact.sum.plus(other.sum, -1)
+            if gap.terms:
+                continue
+            if other.low is not None:
+                low = max(low, other.low + gap.constant)
+            if other.high is not None:
+                high = min(high, other.high + gap.constant)
+        return low, high
+
+    def _atom(self, atom: Atom, known: Mapping[Atom, Interval]) -> Interval:
+        ran = self.ranges.get(atom)
+        if ran is not None:
+            return ran
+        made = self.made_of[atom]
+        if atom[0] == "?":
+            held = self.within(made[0], made[2])
+            otherwise = self._plain(made[1], known)
+            return min(held[0], otherwise[0]), max(held[1], otherwise[1])
+        low, high = self._plain(made[0], known)
+        divisor = made[1]
+        if atom[0] == "/":
+            return _towards_zero(low, divisor), _towards_zero(high, divisor)
+        if low >= 0:
+            return (low, high) if high < divisor else (0, divisor - 1)
+        return (low, high) if -divisor < low and high < divisor else (1 - divisor, divisor - 1)
+
+    # -- every value ---------------------------------------------------------------------
+
+    def exactly(self, total: Sum, scope: Scope) -> Interval | None:
+        """The least and the largest value, of every combination of values of the variables that
+        conditions connect; None where there are too many. (1, 0) if no condition can hold."""
+        facts = [fact for place in scope.chain() for fact in place.facts]
+        parts: list[tuple[set[Atom], list[tuple[Atom, int]], list[Fact]]] = []
+        for atom, factor in total.terms.items():
+            _merge(parts, self._variables_of(Sum({atom: 1}, 0)), [(atom, factor)], [])
+        for fact in facts:
+            _merge(parts, self._variables_of(fact.sum), [], [fact])
+        low = high = total.constant
+        for variables, terms, own in parts:
+            ends = self._enumerated(sorted(variables, key=str), terms, own)
+            if ends is None:
+                return None
+            if ends[0] > ends[1]:
+                return (1, 0)
+            low, high = low + ends[0], high + ends[1]
+        return low, high
+
+    def _variables_of(self, total: Sum) -> set[Atom]:
+        found: set[Atom] = set()
+        for atom in total.terms:
+            if atom in self.ranges:
+                found.add(atom)
+                continue
+            made = self.made_of[atom]
+            sums: list[Sum] = [part for part in made if isinstance(part, Sum)]
+            if atom[0] == "?":
+                facts: tuple[Fact, ...] = made[2]
+                sums += [fact.sum for fact in facts]
+            for one in sums:
+                found |= self._variables_of(one)
+        return found
+
+    def _enumerated(
+        self, variables: Sequence[Atom], terms: Sequence[tuple[Atom, int]], facts: Sequence[Fact]
+    ) -> Interval | None:
+        sizes = [self.ranges[v][1] - self.ranges[v][0] + 1 for v in variables]
+        if prod(sizes) > MOST_POINTS:
+            return None
+        axes: dict[Atom, NDArray[np.int64]] = {}
+        for position, variable in enumerate(variables):
+            shape = [1] * len(variables)
+            shape[position] = sizes[position]
+            values = np.arange(self.ranges[variable][0], self.ranges[variable][1] + 1)
+            axes[variable] = values.reshape(shape)
+        total = self._computed(Sum(dict(terms), 0), axes)
+        holds = self._all_hold(facts, axes)
+        total, holds = np.broadcast_arrays(total, holds)
+        kept = total[holds]
+        return (int(kept.min()), int(kept.max())) if kept.size else (1, 0)
+
+    def _all_hold(
+        self, facts: Sequence[Fact], axes: Mapping[Atom, NDArray[np.int64]]
+    ) -> NDArray[np.bool_]:
+        holds: NDArray[np.bool_] = np.array(True)
+        for fact in facts:
+            value = self._computed(fact.sum, axes)
+            if fact.low is not None:
+                holds = holds & (value >= fact.low)
+            if fact.high is not None:
+                holds = holds & (value <= fact.high)
+        return holds
+
+    def _computed(self, total: Sum, axes: Mapping[Atom, NDArray[np.int64]]) -> NDArray[np.int64]:
+        value: NDArray[np.int64] = np.array(total.constant, np.int64)
+        for atom, factor in total.terms.items():
+            value = value + factor * self._atom_values(atom, axes)
+        return value
+
+    def _atom_values(self, atom: Atom, axes: Mapping[Atom, NDArray[np.int64]]) -> NDArray[np.int64]:
+        if atom in axes:
+            return axes[atom]
+        made = self.made_of[atom]
+        if atom[0] == "?":
+            held, otherwise = self._computed(made[0], axes), self._computed(made[1], axes)
+            return np.where(self._all_hold(made[2], axes), held, otherwise)
+        top, divisor = self._computed(made[0], axes), made[1]
+        whole = np.sign(top) * (np.abs(top) // divisor)
+        return whole if atom[0] == "/" else top - whole * divisor
+
+
+def _facts_key(facts: Sequence[Fact]) -> tuple[Any, ...]:
+    return tuple((fact.sum.key(), fact.low, fact.high) for fact in facts)
+
+
+def _towards_zero(top: int, bottom: int) -> int:
+    return top // bottom if top >= 0 else -(-top // bottom)
+
+
+def _tighter(one: Interval, other: Interval) -> Interval:
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _factor_of(total: Sum, part: Sum) -> int | None:
+    """How often a sum can be taken out of another, by a term that both have."""
+    for atom, count in part.terms.items():
+        have = total.terms.get(atom)
+        if have is not None and have % count == 0:
+            return have // count
+    return None
+
+
+def _merge(
+    parts: list[tuple[set[Atom], list[tuple[Atom, int]], list[Fact]]],
+    variables: set[Atom],
+    terms: list[tuple[Atom, int]],
+    facts: list[Fact],
+) -> None:
+    """Add what depends on these variables to the parts, joining those that share one."""
+    joined = (set(variables), list(terms), list(facts))
+    apart: list[tuple[set[Atom], list[tuple[Atom, int]], list[Fact]]] = []
+    for part in parts:
+        if part[0] & joined[0]:
+            joined[0].update(part[0])
+            joined[1].extend(part[1])
+            joined[2].extend(part[2])
+        else:
+            apart.append(part)
+    parts[:] = [*apart, joined]
