@@ -36,7 +36,7 @@ _BETWEEN = re.compile(r"\s*(?:/\*.*?\*/\s*)?(?:__attribute__\(\(.*\)\)\s*)?", re
 _ELEMENT = re.compile(
     r"(?:\(\(__\w+ (?:const )?float(\d+) \*\)(\w+)\)|\b([A-Za-z_]\w*))\[([^\[\]]+)\]"
 )
-_CALL = re.compile(r"\b(v?(?:load|store)a?(?:_half)?)(\d*)(?:_rte)?\(")
+_CALL = re.compile(r"\b(v?(?:load|store)a?(?:_half)?)(\d*)(?:_rte|_private)?\(")
 #: A pointer to an array is taken only where an access says how far it goes.
 _POINTER = re.compile(r"(\w+)(?: \+ (.*))?", re.DOTALL)
 _HALF_BYTES = 2

@@ -35,7 +35,7 @@ from mapper.kernel_gen.c_expr import (
     never_holds,
 )
 from mapper.kernel_gen.identifiers import lane_name
-from mapper.kernel_gen.own_functions import Kind, OwnFunction
+from mapper.kernel_gen.own_functions import PRIVATE, Kind, OwnFunction
 from mapper.kernel_gen.scheduled import flat_index
 from mapper.layer_spec import DType
 
@@ -193,7 +193,7 @@ class ValuePrinter:
         vectors = None if base is None else vectors_before(base, width)
         if buffer.memory is Memory.PRIVATE:
             # PoCL 3.0-rc2 (LLVM 14) loses what was stored in a private array through a pointer to
-            # a vector, so that arrays of numbers are read and written by vload and vstore.
+            # a vector, so that arrays of numbers are read and written by functions of our own.
             if buffer.name not in self.arrays:
                 return None
             if vectors is None:
@@ -226,8 +226,9 @@ class ValuePrinter:
         base = self.lane_base(buffer, indices, width)
         if base is None:
             return None
-        if buffer.memory is Memory.GLOBAL and not half:
-            return f"{self.own(Kind.STORE, width)}({value}, {name} + ({c_index(base)}));"
+        if buffer.memory is not Memory.LOCAL and not half:
+            store = self.own(Kind.STORE, width, buffer.memory)
+            return f"{store}({value}, {name} + ({c_index(base)}));"
         store = f"vstore_half{width}_rte" if half else f"vstore{width}"
         return f"{store}({value}, 0, {name} + ({c_index(base)}));"
 
@@ -288,8 +289,9 @@ class ValuePrinter:
         base = self.lane_base(load.buffer, load.indices, width)
         if base is None:
             return self.gather(load, width)
-        if load.buffer.memory is Memory.GLOBAL and not half:
-            return f"{self.own(Kind.LOAD, width)}({name} + {c_operand(base)})"
+        if load.buffer.memory is not Memory.LOCAL and not half:
+            own = self.own(Kind.LOAD, width, load.buffer.memory)
+            return f"{own}({name} + {c_operand(base)})"
         return f"vload{'_half' if half else ''}{width}(0, {name} + {c_operand(base)})"
 
     def lane_sum(self, value: LaneSum) -> str:
@@ -322,9 +324,10 @@ class ValuePrinter:
             name = half
         return "(" + " + ".join(f"{name}.{lane_name(k)}" for k in range(width)) + ")"
 
-    def own(self, kind: Kind, width: int) -> str:
+    def own(self, kind: Kind, width: int, memory: Memory = Memory.GLOBAL) -> str:
         """The name of a function that the source defines for itself."""
-        function = OwnFunction(kind, width)
+        space = PRIVATE if memory is Memory.PRIVATE else "global"
+        function = OwnFunction(kind, width, space)
         self.functions.add(function)
         return function.name
 

@@ -30,6 +30,17 @@ enum { /* tuning parameters */
     c_rho_y = 0, c_rho_x = 0, c_pv = 1, c_wide = 0, c_pf = 0
 };
 
+float2 load2_private(const __private float *p)
+{
+    return (float2)(p[0], p[1]);
+}
+
+void store2_private(float2 x, __private float *p)
+{
+    p[0] = x.s0;
+    p[1] = x.s1;
+}
+
 /*
  * kernel packed, in groups of 128 x 1 x 1 work-items
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
@@ -177,7 +188,7 @@ __kernel void k_convolution(
                     const index_t i_zero_r = 0;
                     const index_t i_zero_p = f_zero_r;
                     const index_t i_zero_m = 0;
-                    vstore2((float2)(0.0f), 0, p_sum + (f_zero_r*2));
+                    store2_private((float2)(0.0f), p_sum + (f_zero_r*2));
                 }
             }
             for (index_t r_chunk = 0; r_chunk < (36/c_bc); ++r_chunk) { /* reduce */
@@ -221,9 +232,9 @@ __kernel void k_convolution(
                         p_columns_0_2 = l_columns[i_item_x*3 + i_item_y*6 + r_channel*6 + 2];
                         float2 p_packed_0_0;
                         p_packed_0_0 = ((__local float2 *)l_packed)[i_item_mi + i_item_mo*2 + r_channel*2];
-                        vstore2(fma(p_packed_0_0, (float2)(p_columns_0_0), vload2(0, p_sum + 0)), 0, p_sum + (0));
-                        vstore2(fma(p_packed_0_0, (float2)(p_columns_0_1), vload2(0, p_sum + 2)), 0, p_sum + (2));
-                        vstore2(fma(p_packed_0_0, (float2)(p_columns_0_2), vload2(0, p_sum + 4)), 0, p_sum + (4));
+                        store2_private(fma(p_packed_0_0, (float2)(p_columns_0_0), load2_private(p_sum + 0)), p_sum + (0));
+                        store2_private(fma(p_packed_0_0, (float2)(p_columns_0_1), load2_private(p_sum + 2)), p_sum + (2));
+                        store2_private(fma(p_packed_0_0, (float2)(p_columns_0_2), load2_private(p_sum + 4)), p_sum + (4));
                     }
                 }
             }

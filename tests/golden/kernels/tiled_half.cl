@@ -28,6 +28,19 @@ enum { /* tuning parameters */
     c_rho_y = 0, c_rho_x = 0, c_pv = 4, c_wide = 0, c_pf = 1
 };
 
+float4 load4_private(const __private float *p)
+{
+    return (float4)(p[0], p[1], p[2], p[3]);
+}
+
+void store4_private(float4 x, __private float *p)
+{
+    p[0] = x.s0;
+    p[1] = x.s1;
+    p[2] = x.s2;
+    p[3] = x.s3;
+}
+
 /*
  * kernel packed, in groups of 128 x 1 x 1 work-items
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
@@ -144,7 +157,7 @@ __kernel void k_convolution(
                     const index_t i_zero_r = f_zero_r/2;
                     const index_t i_zero_p = f_zero_r%2;
                     const index_t i_zero_m = 0;
-                    vstore4((float4)(0.0f), 0, p_sum + (f_zero_r*4));
+                    store4_private((float4)(0.0f), p_sum + (f_zero_r*4));
                 }
             }
             for (index_t n_f_image_c = 0; n_f_image_c < 64; ++n_f_image_c) { /* map image_c, map image_y, map image_x: L0 */
@@ -177,7 +190,7 @@ __kernel void k_convolution(
                     for (index_t f_patch_y = 0; f_patch_y < 8; ++f_patch_y) { /* map patch_y, map patch_x: S */
                         const index_t i_patch_y = f_patch_y;
                         const index_t i_patch_x = 0;
-                        vstore4(vloada_half4(f_patch_y + r_channel*8, l_image), 0, p_image + (f_patch_y*4));
+                        store4_private(vloada_half4(f_patch_y + r_channel*8, l_image), p_image + (f_patch_y*4));
                     }
                     float4 p_packed_0_0, p_packed_1_0, p_packed_2_0, p_packed_3_0, p_packed_4_0, p_packed_5_0, p_packed_6_0, p_packed_7_0;
                     float4 p_packed_8_0;
@@ -193,47 +206,47 @@ __kernel void k_convolution(
                     for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const index_t i_r = f_r/2;
                         const index_t i_p = f_r%2;
-                        vstore4(fma(p_packed_0_0, (float4)(p_image[i_p + i_r*4]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
+                        store4_private(fma(p_packed_0_0, (float4)(p_image[i_p + i_r*4]), load4_private(p_sum + (f_r*4))), p_sum + (f_r*4));
                     }
                     for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const index_t i_r = f_r/2;
                         const index_t i_p = f_r%2;
-                        vstore4(fma(p_packed_1_0, (float4)(p_image[i_p + i_r*4 + 1]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
+                        store4_private(fma(p_packed_1_0, (float4)(p_image[i_p + i_r*4 + 1]), load4_private(p_sum + (f_r*4))), p_sum + (f_r*4));
                     }
                     for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const index_t i_r = f_r/2;
                         const index_t i_p = f_r%2;
-                        vstore4(fma(p_packed_2_0, (float4)(p_image[i_p + i_r*4 + 2]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
+                        store4_private(fma(p_packed_2_0, (float4)(p_image[i_p + i_r*4 + 2]), load4_private(p_sum + (f_r*4))), p_sum + (f_r*4));
                     }
                     for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const index_t i_r = f_r/2;
                         const index_t i_p = f_r%2;
-                        vstore4(fma(p_packed_3_0, (float4)(p_image[i_p + i_r*4 + 4]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
+                        store4_private(fma(p_packed_3_0, (float4)(p_image[i_p + i_r*4 + 4]), load4_private(p_sum + (f_r*4))), p_sum + (f_r*4));
                     }
                     for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const index_t i_r = f_r/2;
                         const index_t i_p = f_r%2;
-                        vstore4(fma(p_packed_4_0, (float4)(p_image[i_p + i_r*4 + 5]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
+                        store4_private(fma(p_packed_4_0, (float4)(p_image[i_p + i_r*4 + 5]), load4_private(p_sum + (f_r*4))), p_sum + (f_r*4));
                     }
                     for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const index_t i_r = f_r/2;
                         const index_t i_p = f_r%2;
-                        vstore4(fma(p_packed_5_0, (float4)(p_image[i_p + i_r*4 + 6]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
+                        store4_private(fma(p_packed_5_0, (float4)(p_image[i_p + i_r*4 + 6]), load4_private(p_sum + (f_r*4))), p_sum + (f_r*4));
                     }
                     for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const index_t i_r = f_r/2;
                         const index_t i_p = f_r%2;
-                        vstore4(fma(p_packed_6_0, (float4)(p_image[i_p + i_r*4 + 8]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
+                        store4_private(fma(p_packed_6_0, (float4)(p_image[i_p + i_r*4 + 8]), load4_private(p_sum + (f_r*4))), p_sum + (f_r*4));
                     }
                     for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const index_t i_r = f_r/2;
                         const index_t i_p = f_r%2;
-                        vstore4(fma(p_packed_7_0, (float4)(p_image[i_p + i_r*4 + 9]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
+                        store4_private(fma(p_packed_7_0, (float4)(p_image[i_p + i_r*4 + 9]), load4_private(p_sum + (f_r*4))), p_sum + (f_r*4));
                     }
                     for (index_t f_r = 0; f_r < 12; ++f_r) { /* map r, map p: S */
                         const index_t i_r = f_r/2;
                         const index_t i_p = f_r%2;
-                        vstore4(fma(p_packed_8_0, (float4)(p_image[i_p + i_r*4 + 10]), vload4(0, p_sum + (f_r*4))), 0, p_sum + (f_r*4));
+                        store4_private(fma(p_packed_8_0, (float4)(p_image[i_p + i_r*4 + 10]), load4_private(p_sum + (f_r*4))), p_sum + (f_r*4));
                     }
                 }
             }

@@ -26,6 +26,12 @@ enum { /* tuning parameters */
     c_rho_y = 2, c_rho_x = 0, c_pv = 2, c_wide = 1, c_pf = 0
 };
 
+void store2_private(float2 x, __private float *p)
+{
+    p[0] = x.s0;
+    p[1] = x.s1;
+}
+
 /*
  * kernel convolution, in groups of 8 x 1 x 1 work-items
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
@@ -151,7 +157,7 @@ __kernel void k_convolution(
                     for (index_t f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
                         const index_t i_patch_y = f_patch_y/2;
                         const index_t i_patch_x = f_patch_y%2;
-                        vstore2(vload2(0, l_image + (i_item_x + i_item_y*4 + i_patch_x*2 + i_patch_y*4 + r_channel*24)), 0, p_image + (f_patch_y*2));
+                        store2_private(vload2(0, l_image + (i_item_x + i_item_y*4 + i_patch_x*2 + i_patch_y*4 + r_channel*24)), p_image + (f_patch_y*2));
                     }
                     float p_weights_0_0_0, p_weights_1_0_0, p_weights_2_0_0, p_weights_3_0_0, p_weights_4_0_0, p_weights_5_0_0, p_weights_6_0_0, p_weights_7_0_0;
                     float p_weights_8_0_0;

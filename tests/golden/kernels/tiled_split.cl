@@ -30,6 +30,17 @@ enum { /* tuning parameters */
     c_rho_y = 2, c_rho_x = 0, c_pv = 2, c_wide = 0, c_pf = 1, c_sp = 4
 };
 
+float2 load2_private(const __private float *p)
+{
+    return (float2)(p[0], p[1]);
+}
+
+void store2_private(float2 x, __private float *p)
+{
+    p[0] = x.s0;
+    p[1] = x.s1;
+}
+
 /*
  * kernel packed, in groups of 128 x 1 x 1 work-items
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
@@ -148,7 +159,7 @@ __kernel void k_partial_sums(
                         const index_t i_zero_r = 0;
                         const index_t i_zero_p = f_zero_r;
                         const index_t i_zero_m = 0;
-                        vstore2((float2)(0.0f), 0, p_sum + (f_zero_r*2));
+                        store2_private((float2)(0.0f), p_sum + (f_zero_r*2));
                     }
                 }
                 for (index_t n_f_image_y = 0; n_f_image_y < 3; ++n_f_image_y) { /* map image_y, map image_x: L0 */
@@ -187,7 +198,7 @@ __kernel void k_partial_sums(
                         for (index_t f_patch_y = 0; f_patch_y < 6; ++f_patch_y) { /* map patch_y, map patch_x: S */
                             const index_t i_patch_y = f_patch_y/2;
                             const index_t i_patch_x = f_patch_y%2;
-                            vstore2(((__local float2 *)l_image)[i_item_x + i_item_y*2 + i_patch_x + i_patch_y*2], 0, p_image + (f_patch_y*2));
+                            store2_private(((__local float2 *)l_image)[i_item_x + i_item_y*2 + i_patch_x + i_patch_y*2], p_image + (f_patch_y*2));
                         }
                         float2 p_packed_0_0, p_packed_1_0, p_packed_2_0, p_packed_3_0, p_packed_4_0, p_packed_5_0, p_packed_6_0, p_packed_7_0;
                         float2 p_packed_8_0;
@@ -203,47 +214,47 @@ __kernel void k_partial_sums(
                         for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const index_t i_r = 0;
                             const index_t i_p = f_r;
-                            vstore2(fma(p_packed_0_0, (float2)(p_image[f_r]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
+                            store2_private(fma(p_packed_0_0, (float2)(p_image[f_r]), load2_private(p_sum + (f_r*2))), p_sum + (f_r*2));
                         }
                         for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const index_t i_r = 0;
                             const index_t i_p = f_r;
-                            vstore2(fma(p_packed_1_0, (float2)(p_image[f_r + 1]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
+                            store2_private(fma(p_packed_1_0, (float2)(p_image[f_r + 1]), load2_private(p_sum + (f_r*2))), p_sum + (f_r*2));
                         }
                         for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const index_t i_r = 0;
                             const index_t i_p = f_r;
-                            vstore2(fma(p_packed_2_0, (float2)(p_image[f_r + 2]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
+                            store2_private(fma(p_packed_2_0, (float2)(p_image[f_r + 2]), load2_private(p_sum + (f_r*2))), p_sum + (f_r*2));
                         }
                         for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const index_t i_r = 0;
                             const index_t i_p = f_r;
-                            vstore2(fma(p_packed_3_0, (float2)(p_image[f_r + 4]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
+                            store2_private(fma(p_packed_3_0, (float2)(p_image[f_r + 4]), load2_private(p_sum + (f_r*2))), p_sum + (f_r*2));
                         }
                         for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const index_t i_r = 0;
                             const index_t i_p = f_r;
-                            vstore2(fma(p_packed_4_0, (float2)(p_image[f_r + 5]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
+                            store2_private(fma(p_packed_4_0, (float2)(p_image[f_r + 5]), load2_private(p_sum + (f_r*2))), p_sum + (f_r*2));
                         }
                         for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const index_t i_r = 0;
                             const index_t i_p = f_r;
-                            vstore2(fma(p_packed_5_0, (float2)(p_image[f_r + 6]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
+                            store2_private(fma(p_packed_5_0, (float2)(p_image[f_r + 6]), load2_private(p_sum + (f_r*2))), p_sum + (f_r*2));
                         }
                         for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const index_t i_r = 0;
                             const index_t i_p = f_r;
-                            vstore2(fma(p_packed_6_0, (float2)(p_image[f_r + 8]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
+                            store2_private(fma(p_packed_6_0, (float2)(p_image[f_r + 8]), load2_private(p_sum + (f_r*2))), p_sum + (f_r*2));
                         }
                         for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const index_t i_r = 0;
                             const index_t i_p = f_r;
-                            vstore2(fma(p_packed_7_0, (float2)(p_image[f_r + 9]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
+                            store2_private(fma(p_packed_7_0, (float2)(p_image[f_r + 9]), load2_private(p_sum + (f_r*2))), p_sum + (f_r*2));
                         }
                         for (index_t f_r = 0; f_r < 2; ++f_r) { /* map r, map p: S */
                             const index_t i_r = 0;
                             const index_t i_p = f_r;
-                            vstore2(fma(p_packed_8_0, (float2)(p_image[f_r + 10]), vload2(0, p_sum + (f_r*2))), 0, p_sum + (f_r*2));
+                            store2_private(fma(p_packed_8_0, (float2)(p_image[f_r + 10]), load2_private(p_sum + (f_r*2))), p_sum + (f_r*2));
                         }
                     }
                 }

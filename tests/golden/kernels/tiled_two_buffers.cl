@@ -28,6 +28,12 @@ enum { /* tuning parameters */
     c_rho_y = 0, c_rho_x = 0, c_pv = 2, c_wide = 1, c_pf = 2
 };
 
+void store2_private(float2 x, __private float *p)
+{
+    p[0] = x.s0;
+    p[1] = x.s1;
+}
+
 /*
  * kernel packed, in groups of 128 x 1 x 1 work-items
  * mapping: iterations, schedule and the memory that is written, of each map and reduce
@@ -215,7 +221,7 @@ __kernel void k_convolution(
                             for (index_t f_patch_y = 0; f_patch_y < 10; ++f_patch_y) { /* map patch_y, map patch_x: S */
                                 const index_t i_patch_y = f_patch_y/2;
                                 const index_t i_patch_x = f_patch_y%2;
-                                vstore2(vload2(0, l_next_image + (i_item_x + i_item_y*33 + i_patch_x*2 + i_patch_y*11 + (r_chunk%2)*88)), 0, p_next_image2 + (f_patch_y*2));
+                                store2_private(vload2(0, l_next_image + (i_item_x + i_item_y*33 + i_patch_x*2 + i_patch_y*11 + (r_chunk%2)*88)), p_next_image2 + (f_patch_y*2));
                             }
                             float p_next_packed2_0_0_0, p_next_packed2_1_0_0, p_next_packed2_2_0_0, p_next_packed2_3_0_0, p_next_packed2_4_0_0, p_next_packed2_5_0_0, p_next_packed2_6_0_0, p_next_packed2_7_0_0;
                             float p_next_packed2_8_0_0;
