@@ -16,6 +16,7 @@ from mapper.measurement import CompileError, ResourceError
 from worker.devices.opencl import OpenClDevice, open_device
 from worker.measuring.checks import output_buffer
 from worker.measuring.driver_errors import PlanFailure, plan_failure
+from worker.measuring.guards import Guards, guarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,21 @@ def open_session(spec: str) -> Session:
 class LoadedPlan:
     """A plan whose program is built and whose buffers exist; a context manager.
 
+    ``with_guards`` puts NaNs around every buffer (:mod:`worker.measuring.guards`); a simulator that
+    looks after bounds itself would be misled by them.
+
     Making one raises :class:`PlanFailure`. ``build_ms`` is the time of the driver's build
     call; drivers may go on compiling at a kernel's first launch.
     """
 
-    def __init__(self, session: Session, plan: HostPlan) -> None:
+    def __init__(self, session: Session, plan: HostPlan, *, with_guards: bool = False) -> None:
         self._session = session
         self._plan = plan
         self._output = output_buffer(plan)
         self._buffers: dict[str, Any] = {}
+        self._with_guards = with_guards
+        self._guards: dict[str, Guards] = {}
+        self._given: dict[str, np.ndarray[Any, Any]] = {}
         self._check_launch_sizes()
         started = time.perf_counter()
         self._program = self._build()
@@ -62,9 +69,10 @@ class LoadedPlan:
 
     def __exit__(self, *exception: object) -> None:
         # The next candidate may need all of the memory: do not wait for the collector.
-        for buffer in self._buffers.values():
+        for buffer in (*self._buffers.values(), *(g.whole for g in self._guards.values())):
             buffer.release()
         self._buffers.clear()
+        self._guards.clear()
 
     def _check_launch_sizes(self) -> None:
         """Ask the driver's limits first: some drivers crash instead of refusing."""
@@ -155,8 +163,13 @@ class LoadedPlan:
     def _allocate(self) -> None:
         import pyopencl as cl
 
-        for planned in self._plan.buffers:
+        for number, planned in enumerate(self._plan.buffers):
             try:
+                guards = guarded(self._session, planned, number) if self._with_guards else None
+                if guards is not None:
+                    self._guards[planned.name] = guards
+                    self._buffers[planned.name] = guards.buffer
+                    continue
                 self._buffers[planned.name] = cl.Buffer(
                     self._session.context, cl.mem_flags.READ_WRITE, planned.bytes
                 )
@@ -173,6 +186,7 @@ class LoadedPlan:
             for planned in self._plan.buffers:
                 if planned.role is BufferRole.INPUT:
                     data = np.ascontiguousarray(inputs[planned.name], dtype=planned.dtype.value)
+                    self._given[planned.name] = data
                     cl.enqueue_copy(
                         self._session.queue, self._buffers[planned.name], data, is_blocking=True
                     )
@@ -180,7 +194,7 @@ class LoadedPlan:
             raise plan_failure(error, "copying inputs") from error
 
     def poison(self) -> None:
-        """Fill intermediates and the output, and what pads inputs, with NaN."""
+        """Fill intermediates and the output, what pads inputs, and the guards with NaN."""
         import pyopencl as cl
 
         try:
@@ -195,9 +209,31 @@ class LoadedPlan:
                         start,
                         planned.bytes - start,
                     )
+            for guards in self._guards.values():
+                guards.set(self._session.queue)
             self._session.queue.finish()
         except cl.Error as error:
             raise plan_failure(error, "filling buffers with NaN") from error
+
+    def written_outside(self) -> str:
+        """What the runs since :meth:`poison` wrote that is no output or intermediate: beside a
+        buffer, or into an input. Compared by bits; empty if nothing."""
+        import pyopencl as cl
+
+        try:
+            for guards in self._guards.values():
+                if found := guards.changed(self._session.queue):
+                    return found
+            for name, given in self._given.items():
+                now = np.empty_like(given)
+                cl.enqueue_copy(self._session.queue, now, self._buffers[name], is_blocking=True)
+                wrong = np.flatnonzero(now.view(np.uint8) != given.view(np.uint8))
+                if wrong.size:
+                    place = int(wrong[0]) // given.itemsize
+                    return f"the kernel wrote into its input {name}, first into element {place}"
+        except cl.Error as error:
+            raise plan_failure(error, "reading guards", running=True) from error
+        return ""
 
     def run(self) -> int:
         """Launch everything once; device time in ns (sum of the launches' end - start).
@@ -241,7 +277,8 @@ class LoadedPlan:
 
     def kernel_facts(self) -> dict[str, str]:
         """What the driver says of each compiled kernel: group limit and memory in bytes."""
-        facts: dict[str, str] = {}
+        bare = [planned.name for planned in self._plan.buffers if planned.name not in self._guards]
+        facts = {"guards": f"not around {', '.join(bare)}" if bare else "around every buffer"}
         for launch, kernel in self._launches:
             for fact, name in (
                 ("max_work_group_size", "WORK_GROUP_SIZE"),

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mapper.host_plan import HostPlan
-from mapper.measurement import Outcome, Timed
+from mapper.measurement import Outcome, Timed, Wrong
 from worker.devices.facts import machine_state
-from worker.measuring.comparison import compare
+from worker.measuring.comparison import NOT_FINITE_ERROR, compare
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.loaded_plan import LoadedPlan, Session
 from worker.measuring.settings import Protocol, Tolerance
@@ -42,7 +42,7 @@ def measure_plan(
     ``reference_ns`` times a known kernel around the timed runs.
     """
     try:
-        with LoadedPlan(session, plan) as loaded:
+        with LoadedPlan(session, plan, with_guards=True) as loaded:
             loaded.poison()
             loaded.fill_inputs(inputs)
             outcome = verify_and_time(loaded, expected, tolerance, protocol, deadline, reference_ns)
@@ -68,6 +68,8 @@ def verify_and_time(
     verified = compare(loaded.read_output(), expected, tolerance)
     if verified.wrong is not None:
         return verified.wrong
+    if outside := loaded.written_outside():
+        return Wrong(NOT_FINITE_ERROR, (), outside)
 
     before_ns = reference_ns() if reference_ns else 0
     trials, last_ns = _timed_runs(loaded, protocol, deadline, first_ns)
@@ -77,6 +79,8 @@ def verify_and_time(
     verified_late = compare(loaded.read_output(), expected, tolerance)
     if verified_late.wrong is not None:
         return verified_late.wrong
+    if outside := loaded.written_outside():
+        return Wrong(NOT_FINITE_ERROR, (), outside)
     # Drivers such as PoCL's compile a kernel for its work-group size at the first launch:
     # the time of that launch that no kernel ran belongs to compiling.
     compile_ms = loaded.build_ms + max(0.0, first_wall_ms - first_ns / 1e6)

@@ -1,0 +1,100 @@
+"""What a kernel writes beside its arrays, or into its inputs, is never timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
+from mapper.layer_spec import DType
+from mapper.measurement import Timed, Wrong
+from worker.measuring import MeasuringChild, Protocol
+from worker.measuring.guards import GUARD_BYTES
+
+SIZE = 64
+QUICK = Protocol(warmup=0, repetitions=1, max_repetitions=1)
+HEAD = "__kernel void k(__global const {t} *x, __global float *t, __global {t} *y) {{\n"
+RIGHT = "int i = get_global_id(0); t[i] = 2.0f; y[i] = x[i]*t[i];\n"
+RIGHT_HALF = "int i = get_global_id(0); t[i] = 2.0f; vstore_half(vload_half(i, x)*t[i], i, y);\n"
+BITS = "(__global uint *)"
+
+
+def plan(statements: str, half: bool = False) -> HostPlan:
+    """Twice the input by way of an intermediate, and something more of the first work-item."""
+    dtype = DType.FLOAT16 if half else DType.FLOAT32
+    source = HEAD.format(t="half" if half else "float") + (RIGHT_HALF if half else RIGHT)
+    source += f"if (i == 0) {{ {statements} }}\n}}\n"
+    buffers = (
+        PlannedBuffer("x", BufferRole.INPUT, dtype.bytes * SIZE, (SIZE,), 0, 0, dtype),
+        PlannedBuffer("t", BufferRole.INTERMEDIATE, 4 * SIZE, (SIZE,), 0, 0),
+        PlannedBuffer("y", BufferRole.OUTPUT, dtype.bytes * SIZE, (SIZE,), 0, 0, dtype),
+    )
+    return HostPlan(source, buffers, (Launch("k", (SIZE, 1, 1), (8, 1, 1), ("x", "t", "y")),))
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[MeasuringChild]:
+    data = np.arange(SIZE, dtype=np.float32)
+    with MeasuringChild() as warm:
+        warm.upload_workload("floats", {"x": data}, 2 * data)
+        warm.upload_workload("halves", {"x": data.astype(np.float16)}, 2 * data)
+        yield warm
+
+
+def outcome_of(child: MeasuringChild, one: HostPlan, workload: str = "floats") -> Timed | Wrong:
+    outcome = child.measure(one, workload=workload, protocol=QUICK)
+    assert isinstance(outcome, Timed | Wrong), outcome
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (f"y[{SIZE}] = 0.0f;", f"behind its array y: element {SIZE} of {SIZE}"),
+        ("y[-1] = 0.0f;", "before its array y: element -1 of"),
+        (f"t[{SIZE + 3}] = 7.0f;", f"behind its array t: element {SIZE + 3} of"),
+        ("t[-2] = 7.0f;", "before its array t: element -2 of"),
+        (f"((__global float *)x)[{SIZE}] = 1.0f;", f"behind its array x: element {SIZE} of"),
+        (f"y[{SIZE + GUARD_BYTES // 4 - 1}] = 0.0f;", "behind its array y"),
+        # Other bits of a NaN, and a NaN of the guard itself at another place of it.
+        (f"({BITS}y)[{SIZE}] = 0x7FC00000;", "behind its array y"),
+        (f"({BITS}y)[{SIZE}] = ({BITS}y)[{SIZE + 1}];", "behind its array y"),
+        (f"({BITS}y)[-1] = ({BITS}t)[-1];", "before its array y"),
+        ("((__global float *)x)[0] = 5.5f;", "wrote into its input x, first into element 0"),
+    ],
+)
+def test_a_kernel_that_writes_outside_is_wrong_though_its_result_is_right(
+    child: MeasuringChild, statements: str, said: str
+) -> None:
+    outcome = outcome_of(child, plan(statements))
+    assert isinstance(outcome, Wrong), statements
+    assert said in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (f"vstore_half(0.0f, {SIZE}, y);", f"behind its array y: element {SIZE} of {SIZE}"),
+        ("vstore_half(0.0f, -1, y);", "before its array y: element -1 of"),
+    ],
+)
+def test_guards_of_halves_are_halves(child: MeasuringChild, statements: str, said: str) -> None:
+    outcome = outcome_of(child, plan(statements, half=True), "halves")
+    assert isinstance(outcome, Wrong)
+    assert said in outcome.message
+
+
+def test_a_result_that_was_read_beside_an_array_is_nan(child: MeasuringChild) -> None:
+    outcome = outcome_of(child, plan(f"y[0] = x[{SIZE}];"))
+    assert isinstance(outcome, Wrong) and "NaN" in outcome.message
+
+
+@pytest.mark.parametrize(("half", "workload"), [(False, "floats"), (True, "halves")])
+def test_a_right_kernel_is_timed_and_says_that_it_was_guarded(
+    child: MeasuringChild, half: bool, workload: str
+) -> None:
+    outcome = outcome_of(child, plan("", half), workload)
+    assert isinstance(outcome, Timed), outcome
+    assert outcome.facts["guards"] == "around every buffer"
