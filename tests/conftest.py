@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.own_process import run_alone, runs_alone
+
 if TYPE_CHECKING:
     from nestmap.soundness.judges import Judge
 
@@ -71,6 +73,14 @@ def judges() -> Iterator[dict[str, Judge]]:
 
     with PoclJudge() as pocl:
         yield {"oclgrind": OclgrindJudge(), "pocl": pocl}
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Tests that open a device themselves run in a process of their own."""
+    if not runs_alone(item):
+        return None
+    run_alone(item, nextitem)
+    return True
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -9,8 +9,8 @@ from mapper.layer_sets import named_layer
 from mapper.pipeline import assignment_from_json, derive_space, generate_kernels, subject_of_layer
 from mapper.profiles import load_profile
 from mapper.solver.space import check
+from tests.kernels import run_once
 from tests.unit.programs.test_convolution_programs import naive_convolution
-from worker.run_plan import run_once
 
 # Tables 1 and 4: tiles and filter groups are work-groups, window groups and chunks threads.
 POINT = {

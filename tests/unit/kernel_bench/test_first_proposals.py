@@ -28,7 +28,7 @@ from nestmap.kernel_bench.lone_cost import lone_cost
 from nestmap.kernel_bench.search import Quest, quest
 from nestmap.kernel_bench.trial import Trial
 from nestmap.tuning.reference import make_workload
-from worker.run_plan import run_once
+from tests.kernels import run_once
 
 #: Two vectors of 7 pixels, one core's best tile on vgg16/10 by the model and by measuring.
 BEST = {"tm": 32, "tr": 1, "tp": 7, "v": 16, "ut": 1, "rho_x": 0, "rho_y": 0}

@@ -16,7 +16,7 @@ from mapper.rewrites.families import Family
 from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 from nestmap.kernel_bench.search import quest
 from nestmap.tuning.reference import make_workload
-from worker.run_plan import run_once
+from tests.kernels import run_once
 
 #: Rows and columns that no tile divides, too.
 SIZES = {"whole": (8, 14, ""), "ragged": (5, 9, "relu")}

@@ -13,10 +13,10 @@ from mapper.ast_model.interpreter import interpret
 from mapper.constraint_rules.predicate import ParameterVariable
 from mapper.pipeline import generate_kernels
 from mapper.solver.space import check
+from tests.kernels import run_once
 from tests.unit.kernel_gen.listing1 import assignment, strict_space
 from tests.unit.kernel_gen.test_sound_checker import inputs_of, subject_of
 from worker.oclgrind import check as oclgrind_check
-from worker.run_plan import run_once
 
 HEAD = "size N = 6 size M = 4 fun f(v) = v * 2.0 + 1.0"
 SPLIT = f"""program "split_after" {{ {HEAD} input x : [float]N

@@ -22,7 +22,7 @@ from mapper.pipeline import (
 from mapper.profiles import load_profile
 from mapper.solver.space import check
 from nestmap.tuning.reference import make_workload
-from worker.run_plan import run_once
+from tests.kernels import run_once
 
 LAYER = LayerSpec(
     channels=12, height=1, width=11, filters=4, kernel_height=1, kernel_width=1, stride_x=2,

@@ -12,10 +12,10 @@ from mapper.errors import InputError
 from mapper.pipeline import generate_kernels, subject_of_program
 from mapper.solver.sampling import sample
 from mapper.solver.space import check
+from tests.kernels import run_once
 from tests.unit.kernel_gen.listing1 import assignment, strict_space
 from tests.unit.kernel_gen.test_sound_checker import inputs_of
 from worker.oclgrind import check as oclgrind_check
-from worker.run_plan import run_once
 
 FUNCTIONS = "fun f(v) = v * 2.0 fun idv(v) = v + 0.0"
 PROGRAMS = {

@@ -11,9 +11,9 @@ from mapper.ast_model.text_form import parse
 from mapper.errors import InputError
 from mapper.pipeline import Subject, generate_kernels, subject_of_program
 from mapper.solver.space import check
+from tests.kernels import run_once
 from tests.unit.kernel_gen.listing1 import assignment, strict_space
 from worker.oclgrind import check as oclgrind_check
-from worker.run_plan import run_once
 
 HEAD = "size N = 6 size M = 4 size K = 8"
 TWO_NESTS = f"""

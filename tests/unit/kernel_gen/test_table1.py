@@ -10,8 +10,8 @@ import pytest
 from mapper.ast_model.interpreter import interpret
 from mapper.pipeline import generate_kernels
 from mapper.solver.space import check
+from tests.kernels import run_once
 from tests.unit.kernel_gen.listing1 import assignment, listing1, strict_space
-from worker.run_plan import run_once
 
 IDS = "A B C D E"
 

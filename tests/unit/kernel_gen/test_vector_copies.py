@@ -13,10 +13,10 @@ from mapper.ast_model.text_form import parse
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.pipeline import derive_space, generate_kernels, subject_of_program
 from nestmap.device_limits import limits_of_device
+from tests.kernels import run_once
 from tests.unit.kernel_gen.listing1 import assignment
 from tests.unit.kernel_gen.test_sound_checker import inputs_of
 from worker.oclgrind import check as oclgrind_check
-from worker.run_plan import run_once
 
 FUNCTIONS = """fun f(v) = v * 2.0 fun idv(v) = v + 0.0 fun e(v) = exp(v)
   fun product(a, b) = dot(a, b) fun h(v) = half_of(v) fun g(v) = float_of(v)"""
