@@ -17,15 +17,18 @@ from importlib.resources.abc import Traversable
 from math import isfinite
 from typing import Any, cast
 
+from mapper.cpu_targets import vector_bits
 from mapper.errors import InputError, Problem
 from mapper.layer_spec import LayerSpec
 
-SCHEMA = "nestmap/record/1"
+SCHEMA = "nestmap/record/2"
+#: Read as well: without the target that the device's compiler had.
+_WITHOUT_TARGET = "nestmap/record/1"
 _SUFFIX = ".json"
 #: A file of records that is longer is not one; a set has at most some hundred layers.
 MAX_RECORDS = 10_000
 
-_TEXTS = ("variant", "source_hash", "device", "driver", "commit", "date")
+_TEXTS = ("variant", "source_hash", "device", "driver", "target", "commit", "date")
 _FIGURES = ("time_ms", "spread", "tflops", "relative_error")
 _COUNTS = ("trials", "extra_bytes", "prepared_bytes")
 _CHOICES = ("mapping", "parameters", "local_sizes")
@@ -43,6 +46,8 @@ class TuningRecord:
     ``prepared_bytes`` are made once of the weights before any run and are not among them.
     ``relative_error`` is the norm of the difference to a
     float64 reference over the norm of the reference. ``source_hash`` is SHA-256 of the source.
+    ``target`` is the processor that the device's compiler generated code for
+    (:mod:`mapper.cpu_targets`); empty where there is no choice or it is not known.
     """
 
     layer: LayerSpec
@@ -58,11 +63,12 @@ class TuningRecord:
     source_hash: str
     device: str
     driver: str
+    target: str
     commit: str
     date: str
 
     def to_json(self) -> dict[str, Any]:
-        """``nestmap/record/1``; :func:`record_from_json` reads it back."""
+        """``nestmap/record/2``; :func:`record_from_json` reads it back."""
         value = asdict(self)
         value["layer"] = self.layer.to_json()
         return {"schema": SCHEMA, **value}
@@ -73,6 +79,8 @@ def record_from_json(value: object, path: str = "") -> TuningRecord:
     if not isinstance(value, dict):
         raise InputError(Problem(path, "a record is an object", type(value).__name__))
     data = cast("dict[str, Any]", value)
+    if data.get("schema") == _WITHOUT_TARGET:
+        data = cast("dict[str, Any]", {"target": "", **data, "schema": SCHEMA})
     names = [field.name for field in fields(TuningRecord)]
     problems = [
         Problem(f"{path}/{key}", "unknown field", allowed=", ".join(names))
@@ -140,7 +148,7 @@ def records_from_json(value: object) -> tuple[TuningRecord, ...]:
     """Read the value of a file of records; InputError for anything else."""
     data = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     listed = data.get("records")
-    if data.get("schema") != SCHEMA or not isinstance(listed, list):
+    if data.get("schema") not in (SCHEMA, _WITHOUT_TARGET) or not isinstance(listed, list):
         raise InputError(
             Problem("", "is no file of tuning records", "", f'{{"schema": "{SCHEMA}", "records"}}')
         )
@@ -190,27 +198,49 @@ def records_of(records: Iterable[TuningRecord], layer: LayerSpec) -> Iterator[Tu
 
 
 def best_record(
-    records: Iterable[TuningRecord], layer: LayerSpec, max_extra_bytes: int | None = None
+    records: Iterable[TuningRecord],
+    layer: LayerSpec,
+    max_extra_bytes: int | None = None,
+    target: str = "",
 ) -> TuningRecord | None:
-    """The fastest record of a layer that needs at most so many extra bytes; None if none does."""
+    """The fastest record of a layer that needs at most so many extra bytes; None if none does.
+
+    ``target`` is what the device's compiler generates code for: of the :func:`nearest`.
+    """
     fitting = [
         record
         for record in records_of(records, layer)
         if max_extra_bytes is None or record.extra_bytes <= max_extra_bytes
     ]
-    return min(fitting, key=lambda record: record.time_ms, default=None)
+    return min(nearest(fitting, target), key=lambda record: record.time_ms, default=None)
+
+
+def nearest(records: Iterable[TuningRecord], target: str) -> list[TuningRecord]:
+    """The records that say most of a device whose compiler has a target: those measured with
+    vectors of the same length, where there are none those with shorter ones, else all."""
+    found = list(records)
+    least = min((_strangeness(record, target) for record in found), default=0)
+    return [record for record in found if _strangeness(record, target) == least]
+
+
+def _strangeness(record: TuningRecord, target: str) -> int:
+    ours, its = vector_bits(target), vector_bits(record.target)
+    if ours is None or ours == its or target == record.target:
+        return 0
+    return 1 if its is None or its < ours else 2
 
 
 def front_of(records: Sequence[TuningRecord]) -> tuple[TuningRecord, ...]:
-    """Of each layer the records that no other beats in time and extra bytes, fastest first.
+    """Of each layer the records that no other of its target beats in time and extra bytes, fastest
+    first.
 
     Layers stand in the order in which they come first; equal layers of different names are
     one. Of one source the last record counts: it was measured again.
     """
-    latest = {(same_layer(record.layer), record.source_hash): record for record in records}
-    by_layer: dict[LayerSpec, list[TuningRecord]] = {}
-    for (layer, _), record in latest.items():
-        by_layer.setdefault(layer, []).append(record)
+    latest = {(same_layer(r.layer), r.target, r.source_hash): r for r in records}
+    by_layer: dict[tuple[LayerSpec, str], list[TuningRecord]] = {}
+    for (layer, target, _), record in latest.items():
+        by_layer.setdefault((layer, target), []).append(record)
     kept: list[TuningRecord] = []
     for group in by_layer.values():
         least: int | None = None

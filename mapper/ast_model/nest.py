@@ -7,6 +7,7 @@ section 4.2, Figure 3 and Table 3.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mapper.ast_model.index_expr import Expr
@@ -58,3 +59,10 @@ class Nest:
     roots: tuple[NestMap, ...]
     root_writes: tuple[Memory, ...] = ()
     known_buffers: bool = False
+
+
+def maps_below(maps: Iterable[NestMap]) -> Iterator[NestMap]:
+    """Maps and all that is nested in them, in program order, owners before what they own."""
+    for item in maps:
+        yield item
+        yield from maps_below(item.nested)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.device_profile import device_name
 from mapper.errors import InputError, Problem
 from mapper.layer_sets import is_layer_name, layer_of_name
 from mapper.layer_spec import LayerSpec, Layout
@@ -29,7 +30,10 @@ def best_recorded(x: str, variant: str | None, device: str) -> tuple[Request, As
     layer = _layer(x)
     name = _record_device(device)
     records = [r for r in shipped_records(name) if variant is None or r.variant == variant]
-    record = best_record(records, layer) or _in_another_layout(records, layer)
+    limits = limits_of_device(device)
+    record = best_record(records, layer, target=limits.target) or _in_another_layout(
+        records, layer, limits.target
+    )
     if record is None:
         raise InputError(
             Problem(
@@ -43,21 +47,21 @@ def best_recorded(x: str, variant: str | None, device: str) -> tuple[Request, As
     if record.layer.layout is not layer.layout:
         note(f"the record's arrays are {record.layer.layout}")
     # Loads the solver.
-    from nestmap.kernel_bench.proposals import readable
+    from nestmap.kernel_bench.valid_records import as_recorded
 
-    limits = limits_of_device(device)
     subject = subject_of_layer(replace(record.layer, name=layer.name), record.variant)
     space = derive_space(subject, Mode.STRICT, limits, RuleOptions())
-    found = readable(space, [record.choices])
-    if not found:
+    found = as_recorded(subject, space, limits, record)
+    if found is None:
         raise InputError(
             Problem("--best", f"the record of {record.date} is not valid under today's rules")
         )
     figure = (
         f"{record.time_ms:.4g} ms, {record.tflops:.3g} TFLOP/s, {record.extra_bytes} extra bytes"
     )
-    note(f"variant {record.variant}, measured on {record.device}: {figure}")
-    return Request(subject, limits, Mode.STRICT, space), dict(found[0])
+    compiled = f" ({record.target})" if record.target else ""
+    note(f"variant {record.variant}, measured on {record.device}{compiled}: {figure}")
+    return Request(subject, limits, Mode.STRICT, space), dict(found)
 
 
 def _layer(x: str) -> LayerSpec:
@@ -69,16 +73,19 @@ def _layer(x: str) -> LayerSpec:
     return layer
 
 
-def _in_another_layout(records: list[TuningRecord], layer: LayerSpec) -> TuningRecord | None:
+def _in_another_layout(
+    records: list[TuningRecord], layer: LayerSpec, target: str
+) -> TuningRecord | None:
     others = (replace(layer, layout=layout) for layout in Layout if layout is not layer.layout)
-    found = (best_record(records, other) for other in others)
+    found = (best_record(records, other, target=target) for other in others)
     return next((record for record in found if record is not None), None)
 
 
 def _record_device(device: str) -> str:
     """The folder of records that a device's name means."""
-    if device in profile_names():
-        return device
+    plain = device_name(device).plain
+    if plain in profile_names():
+        return plain
     from nestmap.kernel_bench.record_files import device_folder
     from worker.devices.facts import device_facts
     from worker.devices.opencl import find_device

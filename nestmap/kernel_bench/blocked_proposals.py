@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 from random import Random
 
-from mapper.ast_model.nest import NestMap
+from mapper.ast_model.nest import NestMap, maps_below
 from mapper.ast_model.nodes import MapId
 from mapper.constraint_rules.predicate import (
     CodeVariable,
@@ -22,6 +22,7 @@ from mapper.constraint_rules.predicate import (
     ParameterVariable,
     Variable,
 )
+from mapper.cpu_targets import vector_registers
 from mapper.device_profile import DeviceProfile
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject, assignment_to_json
@@ -42,15 +43,18 @@ STILL_EXPLORED = 0.1
 #: The best so many are changed.
 ELITE = 12
 _DRAWS = 4_000
+#: Draws for each that is wanted, most of which are not worth a check.
+_TRIES = 40
 _MOST_LISTED = 50_000
 #: What follows from the others where a work-item makes all of its group's tile.
 _FOLLOWING = ("bm", "th", "tw", "mi", "v", "rho_x", "rho_y")
 _PER_ITEM = (1, 2, 3, 4, 6, 7, 8, 14, 16)
-#: Accumulators of a work-item that have a chance: fewer reuse nothing, more do not fit.
-_ACCUMULATORS = {Family.GROUPS: (1, 128), Family.SINGLE: (1, 512)}
+#: Accumulators of a group's work-item that have a chance: more do not fit.
+_MOST_ACCUMULATORS = 128
 #: Of so many draws the one that is likely to be fastest is tried. The cost of what works alone is
-#: known better than that of groups.
+#: known better than that of groups; bands of tiles are too many to be listed, and few are good.
 _DRAWN_OF_WHICH_ONE = {Family.GROUPS: 8, Family.SINGLE: 96}
+_BANDS_OF_WHICH_ONE = 768
 #: Work-items of a group of the kernels that pack, pad and add up.
 _COPIERS = 128
 _GROUPS_OF_A_CORE = 4
@@ -87,7 +91,7 @@ class BlockedProposals:
     ) -> None:
         self._blocking: Blocking = blocking_of(layer, variant)
         self._shape = self._blocking.shape
-        self._maps = {nest.name: tuple(_below(nest.roots)) for nest in subject.nests}
+        self._maps = {nest.name: tuple(maps_below(nest.roots)) for nest in subject.nests}
         mains = (k for k, maps in self._maps.items() if any(m.id == "item_mo" for m in maps))
         self._main = next(mains)
         self._space = space
@@ -95,6 +99,13 @@ class BlockedProposals:
         self._family = family
         self._random = Random(seed)
         self._smallest_group = smallest_group
+        widths = profile.vector_widths
+        self._drawn_of_which_one = (
+            _BANDS_OF_WHICH_ONE if self._blocking.held else _DRAWN_OF_WHICH_ONE[family]
+        )
+        # Who works alone has the registers of a core.
+        alone = vector_registers(widths) * max(widths)
+        self._most_accumulators = _MOST_ACCUMULATORS if family is Family.GROUPS else alone
         self._domains = {
             variable.name: tuple(values)
             for variable, values in space.variables
@@ -184,11 +195,11 @@ class BlockedProposals:
         explore = len(self._seen) < EXPLORED or self._random.random() < STILL_EXPLORED
         parent = None if explore or not self._found else self._parent()
         if parent is None and self._lone_tiles:
-            drawn = self._random.choices(self._lone_tiles, k=_DRAWN_OF_WHICH_ONE[self._family])
+            drawn = self._random.choices(self._lone_tiles, k=self._drawn_of_which_one)
             return min(drawn, key=self._guess) | {LINE: self._random.choice(self._lines)}
-        wanted = _DRAWN_OF_WHICH_ONE[self._family] if parent is None else 1
+        wanted = self._drawn_of_which_one if parent is None else 1
         drawn: list[dict[str, int]] = []
-        for _ in range(_DRAWS):
+        for _ in range(max(_DRAWS, _TRIES * wanted)):
             values = self._drawn() if parent is None else self._changed(parent)
             values = self._completed(values)
             if values is not None:
@@ -221,7 +232,7 @@ class BlockedProposals:
         """What a candidate is likely to cost beside others of this layer."""
         if self._family is Family.GROUPS:
             return tile_cost(self._shape, self._profile, values)
-        return lone_cost(self._shape, values, held=self._blocking.held)
+        return lone_cost(self._shape, self._profile, values, held=self._blocking.held)
 
     def _parent(self) -> dict[str, int]:
         best = self._found[:ELITE]
@@ -276,8 +287,7 @@ class BlockedProposals:
                 max(self._domains["th"]) * max(self._domains["tw"]) > 1
             ):
                 return None
-        low, high = _ACCUMULATORS[self._family]
-        if not low <= v["tr"] * v["tp"] * v["tm"] <= high:
+        if v["tr"] * v["tp"] * v["tm"] > self._most_accumulators:
             return None
         if v["bm"] % v["tm"] or (v["bm"] // v["tm"]) % v["mi"] or v["th"] % v["tr"]:
             return None
@@ -371,10 +381,3 @@ def _parallel(maps: Iterable[NestMap], codes: Mapping[MapId, ScheduleCode]) -> I
         inside = code in PARALLEL_CODES or (inside and code is ScheduleCode.FUSED)
         if inside:
             yield item
-
-
-def _below(maps: Iterable[NestMap]) -> Iterator[NestMap]:
-    """In program order, owners before what they own."""
-    for item in maps:
-        yield item
-        yield from _below(item.nested)

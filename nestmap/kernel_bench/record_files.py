@@ -29,6 +29,9 @@ _MAX_DEPTH = 40
 #: The file of layers that belong to no set.
 _OTHERS = "layers"
 
+#: What is timed again: a layer, a target, a variant and a candidate's key.
+_Key = tuple[LayerSpec, str, str, str]
+
 
 def device_folder(facts: Mapping[str, str]) -> str:
     """The folder's name for a device: a shipped profile's if it is such a device, else the
@@ -54,7 +57,7 @@ def read_records(folder: Path, device: str) -> tuple[TuningRecord, ...]:
 
     What was timed again has the figures of ``folder``.
     """
-    found: dict[tuple[LayerSpec, str, str], TuningRecord] = {}
+    found: dict[_Key, TuningRecord] = {}
     for record in shipped_records(device):
         found[_key(record)] = record
     for path in sorted((folder / device).glob("*.json")):
@@ -62,8 +65,8 @@ def read_records(folder: Path, device: str) -> tuple[TuningRecord, ...]:
     return tuple(found.values())
 
 
-def _key(record: TuningRecord) -> tuple[LayerSpec, str, str]:
-    return same_layer(record.layer), record.variant, choices_key(record.choices)
+def _key(record: TuningRecord) -> _Key:
+    return same_layer(record.layer), record.target, record.variant, choices_key(record.choices)
 
 
 def write_records(folder: Path, device: str, fresh: Sequence[TuningRecord]) -> list[Path]:
@@ -83,12 +86,15 @@ def write_records(folder: Path, device: str, fresh: Sequence[TuningRecord]) -> l
 def replace_records(
     folder: Path, device: str, layer: LayerSpec, records: Sequence[TuningRecord]
 ) -> None:
-    """Put these in the place of all records of a layer that ``folder`` has, whatever it is called
-    there."""
+    """Put these in the place of all records of a layer that ``folder`` has for their targets,
+    whatever it is called there."""
     own = folder / device / f"{file_of(layer.name)}.json"
     before = {path: _read(path) for path in sorted((folder / device).glob("*.json"))}
+    targets = {record.target for record in records}
     others = {
-        path: [record for record in found if same_layer(record.layer) != same_layer(layer)]
+        path: [
+            r for r in found if same_layer(r.layer) != same_layer(layer) or r.target not in targets
+        ]
         for path, found in before.items()
     }
     _write(own, _kept(device, [*others.pop(own, []), *records]))

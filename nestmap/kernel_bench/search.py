@@ -19,7 +19,7 @@ from mapper.rewrites.catalogue import CHAINS
 from mapper.rewrites.families import family_of
 from mapper.solver.restrictions import narrowed
 from mapper.solver.space import Space
-from mapper.tuning_records import TuningRecord, records_of
+from mapper.tuning_records import TuningRecord, nearest, records_of
 from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 from nestmap.kernel_bench.candidate_child import Repetition
 from nestmap.kernel_bench.journal import Journal
@@ -32,6 +32,7 @@ from nestmap.kernel_bench.proposals import (
     solver_processes,
 )
 from nestmap.kernel_bench.same_turns import may_go_on, together
+from nestmap.kernel_bench.shorter_vectors import fitting
 from nestmap.kernel_bench.span import interquartile
 from nestmap.kernel_bench.trial import Trial, choices_key, layer_key
 from nestmap.restrictions import read_restrictions
@@ -166,8 +167,9 @@ def search(
     run = _Run(wanted, pool, journal, listener, clock)
     seconds = budget.seconds
     pool.begin(wanted.layer, wanted.variant, make_workload(wanted.subject, INPUT_SEED, {}))
-    stored = [r.choices for r in records_of(known, wanted.layer) if r.variant == wanted.variant]
-    firsts = readable(wanted.space, stored)
+    of_layer = (r for r in records_of(known, wanted.layer) if r.variant == wanted.variant)
+    stored = [r.choices for r in nearest(of_layer, wanted.profile.target)]
+    firsts = fitting(wanted.subject, wanted.space, wanted.profile, stored)
     executor = None
     if proposals is None and wanted.variant in CHAINS:
         proposals = BlockedProposals(
@@ -345,6 +347,7 @@ def record_of(
         source_hash=trial.source_hash,
         device=facts.get("device.name", ""),
         driver=facts.get("driver.version", ""),
+        target=facts.get("device.target", ""),
         commit=made_by or commit(),
         date=datetime.now(UTC).date().isoformat(),
     )

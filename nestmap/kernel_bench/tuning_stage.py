@@ -156,7 +156,8 @@ def _settle(
 ) -> None:
     """Records of one variant are of the same turns already; those of several are not. Ctrl-C
     leaves them as the searches left them."""
-    chosen = finalists(results, tuple(records_of(read_records(folder, device), layer)))
+    of_layer = records_of(read_records(folder, device), layer)
+    chosen = finalists(results, [r for r in of_layer if r.target == profile.target])
     variants = dict.fromkeys(record.variant for record in chosen)
     if not results or len(variants) < 2:
         return

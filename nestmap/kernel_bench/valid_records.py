@@ -8,10 +8,12 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError
 from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
-from mapper.pipeline import generate_kernels
+from mapper.pipeline import Subject, generate_kernels
+from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, best_record
-from nestmap.kernel_bench.proposals import readable
+from nestmap.kernel_bench.proposals import Assignment, readable
 from nestmap.kernel_bench.search import quest
+from nestmap.kernel_bench.shorter_vectors import fitting
 
 
 def best_valid(
@@ -23,10 +25,10 @@ def best_valid(
     """As :func:`~mapper.tuning_records.best_record`, among those that are valid on a device; the
     best of all if none is."""
     left = list(records)
-    best = found = best_record(left, layer, max_extra_bytes)
+    best = found = best_record(left, layer, max_extra_bytes, profile.target)
     while found is not None and not _is_valid(found, profile):
         left.remove(found)
-        found = best_record(left, layer, max_extra_bytes)
+        found = best_record(left, layer, max_extra_bytes, profile.target)
     return found or best
 
 
@@ -39,10 +41,21 @@ def _is_valid(record: TuningRecord, profile: DeviceProfile) -> bool:
 
 
 def plan_of(record: TuningRecord, profile: DeviceProfile) -> HostPlan:
-    """The kernels of a record; NestmapError where its mapping is not valid any more."""
+    """The kernels of a record, in vectors that the device has where there is such a form;
+    NestmapError where its mapping is not valid any more."""
     # A record may have been measured under another name of the layer.
     wanted = quest(record.layer, record.variant, profile)
-    assignments = readable(wanted.space, [record.choices])
-    if not assignments:
+    assignment = as_recorded(wanted.subject, wanted.space, profile, record)
+    if assignment is None:
         raise NestmapError("the record's mapping is not valid any more")
-    return generate_kernels(wanted.subject, assignments[0])
+    return generate_kernels(wanted.subject, assignment)
+
+
+def as_recorded(
+    subject: Subject, space: Space, profile: DeviceProfile, record: TuningRecord
+) -> Assignment | None:
+    """A record's mapping, in vectors that the device has where there is such a form; None where it
+    is not valid any more."""
+    choices = [record.choices]
+    found = fitting(subject, space, profile, choices) or readable(space, choices)
+    return found[0] if found else None

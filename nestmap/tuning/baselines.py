@@ -7,7 +7,7 @@ the medians over the rounds count, with the ratio to the tuned kernel taken roun
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from mapper.ast_model.nest import NestMap
+from mapper.ast_model.nest import maps_below
 from mapper.constraint_rules.predicate import CodeVariable, Variable
 from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
@@ -159,15 +159,9 @@ def _high_level(layer: LayerSpec, codes: dict[str, ScheduleCode]) -> HostPlan:
     assignment: dict[Variable, int] = {
         CodeVariable(item.id): int(codes.get(str(item.id), ScheduleCode.SEQUENTIAL))
         for nest in subject.nests
-        for item in _maps(nest.roots)
+        for item in maps_below(nest.roots)
     }
     return generate_kernels(subject, assignment)
-
-
-def _maps(maps: tuple[NestMap, ...]) -> Iterator[NestMap]:
-    for item in maps:
-        yield item
-        yield from _maps(item.nested)
 
 
 def _im2col_entrants(layer: LayerSpec, workload: Workload) -> list[_Entrant]:

@@ -89,7 +89,7 @@ def _tile_costs(
     if subject.layer is None or subject.variant not in CHAINS:
         return _NO_TILES
     shape = _shape(subject.layer, subject.variant)
-    costs = tile_cost(shape, device, parameters), lone_cost(shape, parameters)
+    costs = tile_cost(shape, device, parameters), lone_cost(shape, device, parameters)
     return float(np.log(costs[0])), float(np.log(costs[1]))
 
 

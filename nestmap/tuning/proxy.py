@@ -35,6 +35,7 @@ def guessed_cost(program: Program, candidate: Candidate, device: DeviceProfile) 
     choices = choices_of(candidate.assignment)
     loops = elaborate(program, dict(choices.parameters))
     codes = {str(map_id): int(code) for map_id, code in choices.codes.items()}
+    widest = max(device.vector_widths)
     total = _INTERMEDIATE_COST * candidate.plan.extra_bytes / 4
     for kernel, launch in zip(loops.kernels, candidate.plan.launches, strict=True):
         items, group = prod(launch.global_size), prod(launch.local_size)
@@ -44,13 +45,13 @@ def guessed_cost(program: Program, candidate: Candidate, device: DeviceProfile) 
         busy = groups / waves
         lanes = min(group, _MAX_LANES) ** 0.5
         spill = max(1.0, launch.private_bytes / _REGISTER_BYTES) ** 0.5
-        total += sum(_stores(kernel.statements, 1, codes)) * spill / (busy * lanes)
+        total += sum(_stores(kernel.statements, 1, codes, widest)) * spill / (busy * lanes)
         total += _GROUP_COST * waves
     return total
 
 
 def _stores(
-    statements: tuple[Statement, ...], times: int, codes: dict[str, int]
+    statements: tuple[Statement, ...], times: int, codes: dict[str, int], widest: int
 ) -> Iterator[float]:
     for statement in statements:
         if isinstance(statement, Store):
@@ -58,5 +59,6 @@ def _stores(
         elif isinstance(statement, Loop):
             trip = statement.trip.constant or 1
             code = codes.get(str(statement.map_id), 0)
-            width = code if code in VECTOR_CODES else 1
-            yield from _stores(statement.body, max(1, times * trip // width), codes)
+            # A longer vector than the device's takes as many operations as it has of those.
+            width = min(code, widest) if code in VECTOR_CODES else 1
+            yield from _stores(statement.body, max(1, times * trip // width), codes, widest)

@@ -17,11 +17,11 @@ from mapper.pipeline import Subject
 from mapper.rewrites.catalogue import CHAINS
 from mapper.rewrites.families import Family, family_of
 from mapper.solver.space import Space
-from mapper.tuning_records import best_record, records_of, shipped_records
+from mapper.tuning_records import best_record, nearest, records_of, shipped_records
 from mapper.variants import VARIANTS
 from nestmap.kernel_bench.blocked_proposals import BlockedProposals
-from nestmap.kernel_bench.proposals import readable
 from nestmap.kernel_bench.record_files import device_folder
+from nestmap.kernel_bench.shorter_vectors import fitting
 
 #: Variants of which each work-item works alone, on the vectors of a core.
 PROCESSOR_VARIANTS = ("blocked", "blocked-in-place")
@@ -46,7 +46,8 @@ def tuned_variants(facts: Mapping[str, str], layer: LayerSpec | None = None) -> 
     if layer is None:
         return names
     depthwise = (DEPTHWISE_VARIANT,) if lone else ()
-    best = best_record(shipped_records(device_folder(facts)), layer)
+    target = facts.get("device.target", "")
+    best = best_record(shipped_records(device_folder(facts)), layer, target=target)
     wanted = dict.fromkeys((*((best.variant,) if best else ()), *depthwise, *names))
     found = tuple(n for n in wanted if n in VARIANTS and VARIANTS[n].applies(layer) is None)
     return found or ("high-level",)
@@ -57,16 +58,15 @@ def starting_candidates(
 ) -> tuple[Mapping[Variable, int], ...]:
     """Records of a layer in this variant on this device, fastest first, then its family's.
 
-    All lie in ``space``. A program that is no layer's has none.
+    All lie in ``space``, and none has longer vectors than ``profile``. A program that is no layer's
+    has none.
     """
     if subject.layer is None:
         return ()
     records = records_of(shipped_records(device_folder(facts)), subject.layer)
-    fitting = sorted(
-        (record for record in records if record.variant == subject.variant),
-        key=lambda record: record.time_ms,
-    )
-    known = readable(space, (record.choices for record in fitting))
+    of_variant = (record for record in records if record.variant == subject.variant)
+    near = sorted(nearest(of_variant, profile.target), key=lambda record: record.time_ms)
+    known = fitting(subject, space, profile, (record.choices for record in near))
     if subject.variant not in CHAINS:
         return tuple(known)
     proposals = BlockedProposals(

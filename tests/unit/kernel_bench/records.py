@@ -27,6 +27,7 @@ def record(**changes: Any) -> TuningRecord:
         source_hash="a",
         device="Some GPU",
         driver="1.0",
+        target="",
         commit="0" * 12,
         date="2026-11-21",
     )

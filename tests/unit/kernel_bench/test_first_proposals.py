@@ -23,6 +23,7 @@ from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
 from mapper.rewrites.shape import Shape
 from mapper.schedule import ScheduleCode
+from nestmap.device_limits import limits_of_device
 from nestmap.kernel_bench.blocked_proposals import EXPLORED, Assignment, BlockedProposals
 from nestmap.kernel_bench.lone_cost import lone_cost
 from nestmap.kernel_bench.search import Quest, quest
@@ -32,23 +33,36 @@ from tests.kernels import run_once
 
 #: Two vectors of 7 pixels, one core's best tile on vgg16/10 by the model and by measuring.
 BEST = {"tm": 32, "tr": 1, "tp": 7, "v": 16, "ut": 1, "rho_x": 0, "rho_y": 0}
+#: The same where there are 16 registers of 8 floats.
+BEST_OF_16 = {"tm": 16, "tr": 1, "tp": 4, "v": 8, "ut": 1, "rho_x": 0, "rho_y": 0}
 
 
 @pytest.mark.parametrize("layout", [Layout.NHWC, Layout.NCHW16C])
-def test_the_first_proposals_are_near_the_best_tile_of_all_by_the_model(layout: Layout):
+@pytest.mark.parametrize(
+    ("device", "tile"), [("pocl", BEST), ("pocl@haswell", BEST_OF_16)], ids=["AVX-512", "AVX2"]
+)
+def test_the_first_proposals_are_near_the_best_tile_of_all_by_the_model(
+    layout: Layout, device: str, tile: dict[str, int]
+):
     layer = replace(named_layer("vgg16/10"), layout=layout)
-    wanted = quest(layer, "blocked", load_profile("pocl"))
+    wanted = quest(layer, "blocked", limits_of_device(device))
     proposals = BlockedProposals(
         layer, "blocked", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0
     )
     shape = Shape(layer, False)
-    best = lone_cost(shape, BEST)
+    best = lone_cost(shape, wanted.profile, tile)
     costs = [
-        lone_cost(shape, {v.name: x for v, x in chosen.items() if isinstance(v, ParameterVariable)})
+        lone_cost(
+            shape,
+            wanted.profile,
+            {v.name: x for v, x in chosen.items() if isinstance(v, ParameterVariable)},
+        )
         for chosen in proposals.propose(8)
     ]
     assert len(costs) == 8
-    assert best <= min(costs) and max(costs) <= 1.15 * best
+    assert best <= min(costs) and max(costs) <= 1.5 * best
+    # Of 16 registers fewer tiles are good.
+    assert sum(cost <= 1.15 * best for cost in costs) >= (8 if device == "pocl" else 4)
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from mapper.layer_sets import named_layer
+from mapper.profiles import load_profile
 from mapper.rewrites.shape import Shape
 from nestmap.kernel_bench.lone_cost import lone_cost
 
+PROFILE = load_profile("pocl")
 SHAPE = Shape(named_layer("vgg16/7"), False)
 TILE = {"tm": 32, "tr": 1, "tp": 7, "v": 16, "ut": 1, "rho_x": 0, "rho_y": 0}
 
 
 def cost(bc: int, th: int, tw: int) -> float:
-    return lone_cost(SHAPE, TILE | {"bc": bc, "th": th, "tw": tw}, held=True)
+    return lone_cost(SHAPE, PROFILE, TILE | {"bc": bc, "th": th, "tw": tw}, held=True)
 
 
 def test_a_chunk_whose_weights_stay_near_is_cheaper_the_more_tiles_it_serves() -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from mapper.cpu_targets import vector_bits
 from mapper.errors import InputError
 from mapper.layer_sets import named_layer
 from mapper.pipeline import assignment_to_json
 from mapper.tuning_records import (
     best_record,
     front_of,
+    nearest,
     record_devices,
     record_from_json,
     records_from_json,
@@ -50,7 +52,7 @@ def test_a_record_comes_back_from_its_json():
         ({"choices": {"mapping": [1]}}, "/choices"),
         ({"choices": {"mapping": {}, "code": {}}}, "/choices"),
         ({"device": 3}, "/device"),
-        ({"schema": "nestmap/record/2"}, "/schema"),
+        ({"schema": "nestmap/record/3"}, "/schema"),
         ({"surplus": 1}, "/surplus"),
         ({"layer": "vgg16/0"}, "/layer"),
     ],
@@ -59,6 +61,15 @@ def test_a_malformed_field_is_named(change: dict[str, object], path: str):
     with pytest.raises(InputError) as caught:
         record_from_json({**record().to_json(), **change})
     assert [problem.path for problem in caught.value.problems] == [path]
+
+
+def test_a_record_of_before_targets_were_stored_has_none():
+    old = {**record().to_json(), "schema": "nestmap/record/1"}
+    del old["target"]
+    assert record_from_json(old) == record(target="")
+    assert records_from_json({"schema": "nestmap/record/1", "records": [old]}) == (record(),)
+    with pytest.raises(InputError, match="missing field"):
+        record_from_json({**old, "schema": "nestmap/record/2"})
 
 
 def test_missing_fields_are_all_named():
@@ -102,6 +113,45 @@ def test_the_best_record_within_a_bound_on_memory():
     assert best_record([fast, lean], SMALL) == fast
     assert best_record([fast, lean], SMALL, 99) == lean
     assert best_record([fast], SMALL, 99) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [
+        ("skylake-avx512", "rocketlake"),
+        ("haswell", "znver3"),
+        ("znver2", "znver3"),
+        # Of what it cannot compute with as it is only where there is nothing else.
+        ("penryn", "rocketlake"),
+        # Of a device without targets all are alike.
+        ("", "rocketlake"),
+    ],
+)
+def test_the_best_record_is_of_a_target_with_vectors_as_long(target: str, wanted: str):
+    kept = [
+        record(target="rocketlake", time_ms=1.0),
+        record(target="znver3", time_ms=2.0),
+        record(target="znver3", time_ms=3.0),
+    ]
+    found = best_record(kept, SMALL, target=target)
+    assert found is not None and found.target == wanted
+
+
+def test_where_none_has_vectors_as_long_shorter_ones_go_before_longer_ones():
+    kept = [record(target="rocketlake", time_ms=1.0), record(target="penryn", time_ms=2.0)]
+    assert nearest(kept, "haswell") == kept[1:]
+    assert nearest(kept, "haswell")[:1] == nearest([*kept, record(target="")], "haswell")[:1]
+    assert nearest(kept[:1], "haswell") == kept[:1]
+
+
+def test_records_of_different_targets_do_not_push_each_other_out(tmp_path: Path):
+    fast = record(target="rocketlake", time_ms=1.0)
+    slow = replace(fast, target="haswell", time_ms=2.0)
+    assert front_of([slow, fast]) == (slow, fast)
+    write_records(tmp_path, "cpu", [fast, slow])
+    again = replace(slow, time_ms=1.5)
+    replace_records(tmp_path, "cpu", SMALL, [again])
+    assert sorted(r.time_ms for r in read_records(tmp_path, "cpu")) == [1.0, 1.5]
 
 
 def test_written_records_are_merged_with_what_is_in_the_file(tmp_path: Path):
@@ -190,6 +240,11 @@ def test_a_device_has_the_folder_of_its_profile(name: str, platform: str, folder
 def test_layers_of_no_set_have_a_file_of_their_own():
     assert file_of("vgg16/14") == "vgg16"
     assert file_of("model.onnx#conv1") == "layers"
+
+
+def test_every_shipped_record_of_a_processor_says_its_target():
+    assert all(vector_bits(r.target) for r in shipped_records("pocl"))
+    assert {r.target for r in shipped_records("h200")} == {""}
 
 
 def test_every_shipped_record_can_be_read_and_none_is_beaten():

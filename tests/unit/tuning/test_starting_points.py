@@ -10,12 +10,14 @@ import pytest
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import ParameterVariable
 from mapper.constraint_rules.rule import Mode
+from mapper.cpu_targets import vector_bits
 from mapper.layer_sets import layer_of_name
 from mapper.layer_spec import Layout
 from mapper.pipeline import choices_of, derive_space, subject_of_layer
 from mapper.profiles import load_profile
 from mapper.solver.space import check
-from mapper.tuning_records import best_record, shipped_records
+from mapper.tuning_records import best_record, records_of, shipped_records
+from nestmap.device_limits import limits_of_device
 from nestmap.tuning.starting_points import (
     STARTING_CANDIDATES,
     starting_candidates,
@@ -77,6 +79,22 @@ def test_blocked_variants_start_from_valid_candidates_of_the_devices_family(
             assert sizes[0] in (1, 4, 16) and sizes[1:] == (1, 1)
         else:
             assert prod(sizes) > 1
+
+
+def test_on_a_target_of_shorter_vectors_nothing_longer_is_tried_first() -> None:
+    """Records of AVX-512 come first all the same, in vectors of 8 filters."""
+    layer = layer_of_name("resnet50/3")
+    (best,) = (r for r in records_of(shipped_records("pocl"), layer) if r.variant == "blocked")
+    assert vector_bits(best.target) == 512
+    narrow, facts = limits_of_device("pocl@haswell"), CPU | {"platform.version": "pocl"}
+    subject = subject_of_layer(layer, "blocked")
+    space = derive_space(subject, Mode.STRICT, narrow, DEFAULT_OPTIONS)
+    found = starting_candidates(subject, space, narrow, facts)
+    assert len(found) == 1 + STARTING_CANDIDATES
+    assert {assignment[ParameterVariable("v")] for assignment in found} == {8}
+    first, wide = choices_of(found[0]).parameters, best.choices["parameters"]
+    for name in ("tr", "tp", "bc"):
+        assert first[name] == wide[name]
 
 
 def test_other_variants_start_from_records_alone() -> None:
