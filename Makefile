@@ -6,9 +6,12 @@ STAMP  := $(VENV)/.stamp
 DEV_STAMP := $(VENV)/.dev-stamp
 PEERS  := .venv-peers
 PEERS_STAMP := $(PEERS)/.stamp
+# Of `make kernels`: how often it runs, and of which folders or files the tests.
+SEEDS   := 1
+KERNELS := tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test lint format golden peers lock audit chaos clean
+.PHONY: help venv dev demo test kernels lint format golden peers lock audit chaos clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -36,6 +39,14 @@ demo: venv  ## tune one small layer on this machine and show the front
 
 test: lint  ## everything CI checks: lint, types, layers, tests
 	$(BIN)/python -m pytest -n 2
+
+# Each run draws other random layers, programs and mappings, and the first that fails ends it.
+kernels: dev  ## the tests that use an OpenCL device; SEEDS=10 times, for NESTMAP_POCL_TARGET=haswell
+	@for run in $$(seq $(SEEDS)); do \
+	    seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
+	    echo "run $$run of $(SEEDS): --hypothesis-seed=$$seed, target $${NESTMAP_POCL_TARGET:-native}"; \
+	    $(BIN)/python -m pytest -n 2 -m kernels --hypothesis-seed=$$seed $(KERNELS) || exit; \
+	done
 
 lint: dev  ## style, formatting, types and import contracts
 	$(BIN)/ruff check .

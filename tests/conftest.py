@@ -8,18 +8,23 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import pytest
 from hypothesis import settings
 
+from tests import own_process
 from tests.own_process import run_alone, runs_alone
+from worker.devices import probed_target
+from worker.measuring import loaded_plan
 
 if TYPE_CHECKING:
     from nestmap.soundness.judges import Judge
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
 IN_CI = os.environ.get("NESTMAP_CI") == "1"
+#: What PoCL shall compile the kernels under test for; None: what fits this processor.
+POCL_TARGET = os.environ.get(probed_target.SETTING)
 
 # Kernels compile and solvers start inside properties, so no deadline: it would only be noise.
 settings.register_profile("dev", deadline=None)
@@ -75,8 +80,34 @@ def judges() -> Iterator[dict[str, Judge]]:
         yield {"oclgrind": OclgrindJudge(), "pocl": pocl}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_kernel_in_this_process() -> Iterator[None]:
+    """A test that opens a device for kernels beside other tests fails, before a driver dies."""
+
+    def refuse(spec: str) -> Never:
+        pytest.fail(
+            f"a kernel would run in the process of the tests on {spec}: take "
+            "tests.kernels.run_once, or pytest.mark.kernels(alone=True)",
+            pytrace=False,
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        if own_process.SETTING not in os.environ:
+            patch.setattr(loaded_plan, "open_device", refuse)
+        yield
+
+
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Tests that open a device themselves run in a process of their own."""
+    """Show PoCL to tests of kernels only; those that open it themselves run in a process alone.
+
+    A test without the mark `kernels`, and every process below it, is told of a target that there
+    is not: it fails where it opens PoCL, so that `make kernels` leaves no such test out.
+    """
+    target = POCL_TARGET if item.get_closest_marker("kernels") else "nothing: no mark `kernels`"
+    if target is None:
+        os.environ.pop(probed_target.SETTING, None)
+    else:
+        os.environ[probed_target.SETTING] = target
     if not runs_alone(item):
         return None
     run_alone(item, nextitem)

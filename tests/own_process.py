@@ -11,7 +11,7 @@ import pytest
 
 from worker.measuring.child_process import signal_text
 
-_SETTING = "NESTMAP_TEST_IN_ITS_PROCESS"
+SETTING = "NESTMAP_TEST_IN_ITS_PROCESS"
 _TIMEOUT_S = 300
 _CHARACTERS = 8000
 #: The fixture by which a test gets a device that is opened in its own process.
@@ -20,7 +20,10 @@ _FIXTURE = "session"
 
 def runs_alone(item: pytest.Item) -> bool:
     """Whether a test is to be run by another process than this one."""
-    return _FIXTURE in getattr(item, "fixturenames", ()) and _SETTING not in os.environ
+    if SETTING in os.environ:
+        return False
+    marked = any(mark.kwargs.get("alone") for mark in item.iter_markers("kernels"))
+    return marked or _FIXTURE in getattr(item, "fixturenames", ())
 
 
 def run_alone(item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -32,7 +35,7 @@ def run_alone(item: pytest.Item, nextitem: pytest.Item | None) -> None:
         ended = subprocess.run(
             [*command, item.nodeid],
             cwd=item.config.rootpath,
-            env={**os.environ, _SETTING: "1"},
+            env={**os.environ, SETTING: "1"},
             capture_output=True,
             text=True,
             errors="replace",

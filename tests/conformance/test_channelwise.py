@@ -10,6 +10,8 @@ from mapper.layer_spec import Activation, LayerSpec, Layout
 from tests.conformance.judging import case_of, judge_in_oclgrind, judge_variant
 from worker.measuring import MeasuringChild
 
+pytestmark = pytest.mark.kernels
+
 LAYER = LayerSpec(32, 7, 9, 32, 3, 3, 1, 1, 1, 1, groups=32, layout=Layout.NHWC)
 
 

@@ -26,6 +26,8 @@ from tests.conformance.judging import (
 from tests.conformance.random_layers import layers
 from worker.measuring import MeasuringChild
 
+pytestmark = pytest.mark.kernels
+
 
 def case_of(layer: LayerSpec) -> Case:
     return judging.case_of(replace(layer, dtype=DType.FLOAT16))

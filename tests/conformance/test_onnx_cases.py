@@ -73,6 +73,7 @@ def test_reference(name: str):
     judge_reference(case_of(name))
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", CASES)
 def test_interpreter_and_kernel(name: str, variant: str, device: MeasuringChild):

@@ -18,6 +18,8 @@ from tests.conformance.judging import VARIANTS, case_of, judge_in_oclgrind, judg
 from tests.conformance.random_layers import inputs_of, layers
 from worker.measuring import MeasuringChild
 
+pytestmark = pytest.mark.kernels
+
 
 @settings(max_examples=200)
 @given(layer=layers())

@@ -139,6 +139,7 @@ def test_reference_gives_what_torch_gives(cases: list[Case]):
         judge_reference(case)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_interpreter_and_kernels_give_what_torch_gives(
     cases: list[Case], variant: str, plain_device: MeasuringChild

@@ -10,6 +10,8 @@ from mapper.layer_spec import LayerSpec, Layout
 from tests.conformance.judging import case_of, judge_in_oclgrind, judge_variant
 from worker.measuring import MeasuringChild
 
+pytestmark = pytest.mark.kernels
+
 LAYER = LayerSpec(4, 6, 8, 8, 3, 3, pad_top=1, pad_left=1, bias=True, layout=Layout.NCHW)
 
 

@@ -19,6 +19,8 @@ from nestmap.completeness.programs import SmallProgram, family, random_programs
 from nestmap.completeness.restrictions import explanations
 from nestmap.completeness.walk import Grid
 
+pytestmark = pytest.mark.kernels
+
 PROGRAMS = {program.name: program for program in family()}
 SMALL = Grid(1, local_sizes=((1, 2, 4),), widths=(2,))
 NEEDS = pytest.mark.needs("oclgrind", install="apt-get install oclgrind")

@@ -18,6 +18,8 @@ from mapper.layer_spec import LayerSpec
 from nestmap.tuning.campaign import CAMPAIGN_VARIANTS, Cell, CellResult, Limits, Part, run_cell
 from worker.measuring import MeasuringChild
 
+pytestmark = pytest.mark.kernels
+
 FRESH_SEED = int(os.environ.get("NESTMAP_CAMPAIGN_SEED", secrets.randbelow(2**31)))
 SEEDS = (pytest.param(1, id="fixed"), pytest.param(FRESH_SEED, id="fresh"))
 STRIDED = LayerSpec(4, 9, 7, 4, 3, 3, 2, 1, 1, 1, 1, name="strided")

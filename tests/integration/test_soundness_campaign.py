@@ -17,6 +17,8 @@ from mapper.profiles import load_profile
 from nestmap.soundness.campaign import Result, run_campaign
 from nestmap.soundness.judges import OclgrindJudge, PoclJudge
 
+pytestmark = pytest.mark.kernels
+
 CASES = 30
 FRESH_SEED = int(os.environ.get("NESTMAP_CAMPAIGN_SEED", secrets.randbelow(2**31)))
 

@@ -10,6 +10,8 @@ from mapper.profiles import load_profile
 from nestmap.soundness.judges import Judge
 from nestmap.soundness.replay import faults_of, refusals
 
+pytestmark = pytest.mark.kernels
+
 DEVICE = load_profile("pocl")
 
 #: Unrolled, an element of a border is one of registers that do not exist.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.layer_sets import named_layer
@@ -11,6 +12,8 @@ from mapper.profiles import load_profile
 from mapper.solver.space import check
 from tests.kernels import run_once
 from tests.unit.programs.test_convolution_programs import naive_convolution
+
+pytestmark = pytest.mark.kernels
 
 # Tables 1 and 4: tiles and filter groups are work-groups, window groups and chunks threads.
 POINT = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from db.store import Store
 from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
@@ -16,6 +18,8 @@ from nestmap.tuning.policy import INPUT_SEED
 from nestmap.tuning.reference import make_workload
 from nestmap.tuning.run import Budget, tune
 from worker.measuring import MeasuringChild
+
+pytestmark = pytest.mark.kernels
 
 LAYER = LayerSpec(8, 7, 7, 8, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1, name="small")
 SUBJECTS = tuple(subject_of_layer(LAYER, variant) for variant in ("partial", "direct"))

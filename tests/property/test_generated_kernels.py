@@ -16,6 +16,8 @@ from nestmap.soundness.cases import Discarded, Draft, cases_of
 from nestmap.soundness.judges import Judge, OclgrindJudge, PoclJudge
 from nestmap.soundness.shrinking import draft_strategy
 
+pytestmark = pytest.mark.kernels
+
 DEVICE = load_profile("pocl")
 PATIENT = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 

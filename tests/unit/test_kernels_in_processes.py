@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.kernels
+
 ROOT = Path(__file__).parents[2]
 INNER = """
 import os
@@ -17,6 +21,9 @@ import pytest
 from tests.kernels import run_once
 from tests.unit.worker.plans import DOUBLE, SEGFAULT, input_data, one_kernel_plan
 from worker.measuring.loaded_plan import open_session
+from worker.run_plan import run_once as run_here
+
+pytestmark = pytest.mark.kernels
 
 
 @pytest.fixture
@@ -42,23 +49,59 @@ def test_session_that_kills_its_process(session):
 
 def test_session_after(session):
     assert session.device.is_pocl
+
+
+@pytest.mark.kernels(alone=True)
+def test_kernel_that_kills_the_process_of_its_test():
+    run_here(one_kernel_plan(SEGFAULT), {"a": input_data()})
+
+
+def test_kernel_here():
+    run_here(one_kernel_plan(DOUBLE), {"a": input_data()})
+"""
+#: Neither is marked: the second would have a process below it build a kernel.
+UNMARKED = """
+from tests.kernels import run_once
+from tests.unit.worker.plans import DOUBLE, input_data, one_kernel_plan
+
+
+def test_that_needs_no_kernel():
+    pass
+
+
+def test_of_a_kernel():
+    run_once(one_kernel_plan(DOUBLE), {"a": input_data()})
 """
 
 
-def test_a_crash_is_one_failure_with_its_signal_and_the_next_test_passes(tmp_path: Path) -> None:
-    inner = tmp_path / "test_inner.py"
-    inner.write_text(INNER)
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
+def inner_run(folder: Path, text: str) -> str:
+    """What pytest says of a file of tests."""
+    inner = folder / "test_inner.py"
+    inner.write_text(text)
+    (folder / "conftest.py").write_text("from tests.conftest import *\n")
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path),
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder),
          "--import-mode=importlib", str(inner)],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
         timeout=200,
     )  # fmt: skip
-    assert "2 failed, 3 passed" in ended.stdout, ended.stdout + ended.stderr
-    assert "the driver died of SIGSEGV (Segmentation fault) while it built or ran k" in ended.stdout
-    assert "the process of the test died of SIGABRT" in ended.stdout
+    return ended.stdout + ended.stderr
+
+
+def test_a_crash_is_one_failure_with_its_signal_and_the_next_test_passes(tmp_path: Path) -> None:
+    said = inner_run(tmp_path, INNER)
+    assert "4 failed, 3 passed" in said
+    assert "the driver died of SIGSEGV (Segmentation fault) while it built or ran k" in said
+    assert "the process of the test died of SIGABRT" in said
+    assert "the process of the test died of SIGSEGV" in said
+    assert "a kernel would run in the process of the tests" in said
+
+
+def test_a_test_of_kernels_that_is_not_marked_fails(tmp_path: Path) -> None:
+    said = inner_run(tmp_path, UNMARKED)
+    assert "1 failed, 1 passed" in said
+    assert "no mark `kernels`" in said

@@ -30,6 +30,7 @@ def run(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
+@pytest.mark.kernels(alone=True)
 def test_a_search_leaves_records_from_which_both_comparisons_start(layer_file: str, tmp_path: Path):
     records, out = tmp_path / "records", tmp_path / "gpu.json"
     common = ("--device", "pocl", "--layers", layer_file, "--records", str(records))
@@ -59,6 +60,7 @@ def test_a_search_leaves_records_from_which_both_comparisons_start(layer_file: s
     assert "tiny: by-hand: nobody wrote one" in text
 
 
+@pytest.mark.kernels(alone=True)
 def test_libraries_that_are_not_installed_are_left_out_with_a_note(layer_file: str, tmp_path: Path):
     asked = ("cpu", "--layers", layer_file, "--layout", "NHWC", "--records", str(tmp_path))
     asked += ("--peers", "torch", "--peers-python", str(tmp_path / "python"))

@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 from nestmap.cli import app
 from nestmap.completeness import campaign
 
+pytestmark = pytest.mark.kernels
+
 
 def run(*args: str) -> Result:
     return CliRunner().invoke(app, ["bench", "completeness", *args])

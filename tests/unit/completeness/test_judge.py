@@ -48,6 +48,7 @@ def test_verdicts_one_after_the_other(judge: Judge) -> None:
     assert {body: judge.verdict(plan(body)) for body in KERNELS} == KERNELS
 
 
+@pytest.mark.kernels
 def test_pocl_has_a_say(judge: Judge) -> None:
     assert judge.device_agrees(plan(COPY))
     assert not judge.device_agrees(plan("g_out[get_local_id(0)] = 0.0f;"))

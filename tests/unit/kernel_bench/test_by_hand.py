@@ -35,6 +35,7 @@ def _layer(channels: int, size: int, filters: int, layout: Layout = Layout.NCHW)
     )  # fmt: skip
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("layer", "point"),
     [
@@ -85,6 +86,7 @@ def test_of_other_layers_there_is_none(other: LayerSpec) -> None:
         point_of(other)
 
 
+@pytest.mark.kernels
 def test_it_takes_turns_with_the_others(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def a_record(session: Session, seed: int = 0, **changes: Any) -> TuningRecord:
     return record(choices=choices, **changes)
 
 
+@pytest.mark.kernels
 def test_the_kernels_of_a_record_are_verified_and_timed(session: Session):
     row = compare_layer(
         SMALL, [a_record(session)], session, profile_of(session.device), None, QUICK
@@ -73,6 +74,7 @@ def test_the_kernels_of_a_record_are_verified_and_timed(session: Session):
     assert row.lean is None and row.cudnn is None
 
 
+@pytest.mark.kernels
 def test_a_second_line_is_for_the_best_without_extra_memory(session: Session):
     fast = a_record(session, time_ms=1.0, extra_bytes=64)
     lean = a_record(session, seed=1, time_ms=2.0, extra_bytes=0)
@@ -85,6 +87,7 @@ def test_a_second_line_is_for_the_best_without_extra_memory(session: Session):
     assert alone.lean is alone.best
 
 
+@pytest.mark.kernels
 def test_a_record_that_fits_the_space_no_more_fails_and_is_not_timed(session: Session):
     stale = a_record(session)
     stale = replace(stale, choices={**stale.choices, "parameters": {"th": 77}})
@@ -93,6 +96,7 @@ def test_a_record_that_fits_the_space_no_more_fails_and_is_not_timed(session: Se
     assert "not valid any more" in row.best.failure and row.best.times_ms == []
 
 
+@pytest.mark.kernels
 def test_kernels_that_compute_something_else_are_wrong(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ):
@@ -104,6 +108,7 @@ def test_kernels_that_compute_something_else_are_wrong(
     assert row.best.failure.startswith("wrong") and row.best.times_ms == []
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     "layer", [SMALL, replace(SMALL, batch=2, groups=2, layout=Layout.NCHW)], ids=["plain", "other"]
 )
@@ -278,6 +283,7 @@ def peak(session: Session) -> Iterator[RegisterPeak]:
         yield found
 
 
+@pytest.mark.kernels
 def test_the_peak_is_of_every_chain_in_every_group(session: Session, peak: RegisterPeak):
     turn = peak.turn(0.0, 2)
     assert len(turn.times) == 2 and min(turn.times) > 0
@@ -290,6 +296,7 @@ def test_the_peak_is_of_every_chain_in_every_group(session: Session, peak: Regis
     assert peak.operations == 2 * 250_000 * chains * len(written)
 
 
+@pytest.mark.kernels
 def test_only_cpus_that_tell_their_vectors_have_a_peak(session: Session):
     device = SimpleNamespace(kind="gpu", handle=SimpleNamespace(native_vector_width_float=4))
     asked: Any = SimpleNamespace(device=device)
@@ -307,6 +314,7 @@ def test_only_cpus_that_tell_their_vectors_have_a_peak(session: Session):
             register_peak(broken)
 
 
+@pytest.mark.kernels
 def test_kernels_libraries_and_the_peak_take_turns_on_pocl(
     session: Session, im2col: LibraryProcess, peak: RegisterPeak, tmp_path: Path
 ):
@@ -331,6 +339,7 @@ def test_kernels_libraries_and_the_peak_take_turns_on_pocl(
     assert json.loads(json.dumps(row.to_json()))["contestants"][0]["contestant"] == "nestmap"
 
 
+@pytest.mark.kernels
 def test_without_a_record_the_libraries_still_run(session: Session, im2col: LibraryProcess,
                                                   tmp_path: Path):  # fmt: skip
     row = compare_on_cpu(
@@ -347,6 +356,7 @@ def test_without_a_record_the_libraries_still_run(session: Session, im2col: Libr
     assert row.figures[1].turns and row.ratio(row.figures[1]) is None
 
 
+@pytest.mark.kernels
 def test_back_to_back_a_run_takes_what_further_runs_add(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ):
@@ -363,6 +373,7 @@ def test_back_to_back_a_run_takes_what_further_runs_add(
     assert waits == [0, 10, 5] * 3
 
 
+@pytest.mark.kernels
 def test_where_the_host_is_never_ahead_there_are_no_times(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ):

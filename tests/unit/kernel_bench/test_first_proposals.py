@@ -91,6 +91,7 @@ SMALL = LayerSpec(channels=3, height=19, width=19, filters=32, kernel_height=3, 
                   pad_top=1, pad_left=1, pad_bottom=1, pad_right=1, layout=Layout.NHWC)  # fmt: skip
 
 
+@pytest.mark.kernels
 def test_what_is_known_is_tried_again_in_groups_of_each_size_and_all_are_right() -> None:
     wanted = quest(SMALL, "blocked", load_profile("pocl"))
 
@@ -150,6 +151,7 @@ def timed(time_ms: float) -> Trial:
     return Trial({}, Timed((round(time_ms * 1e6),) * 3, 0.0, 0.0))
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("layout", [Layout.NHWC, Layout.NCHW16C])
 def test_channels_of_a_block_are_padded_as_a_vector(layout: Layout) -> None:
     layer = replace(SMALL, channels=32, layout=layout)

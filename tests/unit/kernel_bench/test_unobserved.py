@@ -9,6 +9,8 @@ import pytest
 from nestmap.kernel_bench.unobserved import launch_unobserved
 from worker.measuring.loaded_plan import Session, open_session
 
+pytestmark = pytest.mark.kernels
+
 _SOURCE = """
 __kernel void doubled(__global int *x) { x[get_global_id(0)] *= 2; }
 __kernel void raised(__global int *x) { x[get_global_id(0)] += get_local_size(0); }

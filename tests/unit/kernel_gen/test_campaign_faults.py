@@ -113,6 +113,7 @@ def cases(text: str, pins: dict[Variable, int]) -> list[Case]:
     return found
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_mapping_of_a_program_that_was_wrong_is_right(

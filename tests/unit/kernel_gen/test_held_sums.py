@@ -18,6 +18,8 @@ from nestmap.kernel_bench.search import quest
 from nestmap.tuning.reference import make_workload
 from tests.kernels import run_once
 
+pytestmark = pytest.mark.kernels
+
 #: Rows and columns that no tile divides, too.
 SIZES = {"whole": (8, 14, ""), "ragged": (5, 9, "relu")}
 

@@ -69,6 +69,7 @@ def test_other_threads_are_other_threads(text: str, codes: str) -> None:
     assert "cross-group-dependence" in broken
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("tile", [1, 2, 3, 6])
 def test_so_it_is_whatever_a_tuning_parameter_says(tile: int) -> None:
     subject = subject_of(TILES)

@@ -8,6 +8,7 @@ was one of them: right in Oclgrind and without optimisation, wrong on PoCL.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from mapper.ast_model.interpreter import interpret
 from mapper.constraint_rules.rule import Mode, RuleOptions
@@ -23,6 +24,8 @@ from mapper.profiles import load_profile
 from mapper.solver.space import check
 from nestmap.tuning.reference import make_workload
 from tests.kernels import run_once
+
+pytestmark = pytest.mark.kernels
 
 LAYER = LayerSpec(
     channels=12, height=1, width=11, filters=4, kernel_height=1, kernel_width=1, stride_x=2,

@@ -71,6 +71,7 @@ def source(name: str) -> str:
     return f'program "reviewed" {{ {FUNCTIONS} {PROGRAMS[name]} }}'
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_sampled_mappings_run_right(name: str) -> None:
@@ -113,6 +114,7 @@ program "tiled" { param p in {1, 2} size N = 8 fun f(v) = v * 2.0
 """
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("tile", [1, 2])
 def test_alignment_does_not_depend_on_a_tile_being_larger_than_one(tile: int) -> None:
     """Three iterations of B over two threads: right without a barrier, and only so."""

@@ -139,6 +139,7 @@ def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize(
     ("name", "text", "ids", "codes", "local", "barriers"), ACCEPTED, ids=lambda v: str(v)[:40]
@@ -160,6 +161,7 @@ def test_accepted_runs_right_and_without_races(
     assert report.ok, report.messages
 
 
+@pytest.mark.kernels
 def test_private_prefetch_by_every_thread_needs_the_switch() -> None:
     ids, codes, local = "A F B C", "W0 S L0 S", (4, 1, 1)
     assert rules_broken(PRIVATE_PREFETCH, ids, codes, local)
@@ -172,6 +174,7 @@ def test_private_prefetch_by_every_thread_needs_the_switch() -> None:
     np.testing.assert_allclose(run_once(plan, inputs), expected, rtol=1e-6)
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 def test_an_accumulator_set_and_updated_by_different_threads_gets_its_barrier() -> None:
     """Set to zero by L1{L0}, updated by L0{L1}: one barrier, or no mapping if it is ragged."""

@@ -16,6 +16,7 @@ from tests.unit.kernel_gen.listing1 import assignment, listing1, strict_space
 IDS = "A B C D E"
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("name", "memory", "codes", "local_size", "rule"),
     [

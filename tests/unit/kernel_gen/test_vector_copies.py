@@ -18,6 +18,8 @@ from tests.unit.kernel_gen.listing1 import assignment
 from tests.unit.kernel_gen.test_sound_checker import inputs_of
 from worker.oclgrind import check as oclgrind_check
 
+pytestmark = pytest.mark.kernels
+
 FUNCTIONS = """fun f(v) = v * 2.0 fun idv(v) = v + 0.0 fun e(v) = exp(v)
   fun product(a, b) = dot(a, b) fun h(v) = half_of(v) fun g(v) = float_of(v)"""
 

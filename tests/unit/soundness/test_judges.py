@@ -12,7 +12,10 @@ from nestmap.soundness.coverage import features
 from nestmap.soundness.judges import COMPILER_CRASH, Judge
 from nestmap.soundness.replay import case_of, faults_of, refusals
 
-pytestmark = pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
+pytestmark = [
+    pytest.mark.kernels,
+    pytest.mark.needs("oclgrind", install="apt-get install oclgrind"),
+]
 DEVICE = load_profile("pocl")
 PROGRAM = """program "rows" { input x : [[float]8]3
   kernel out = map#a(row => map#c(v => id(v),

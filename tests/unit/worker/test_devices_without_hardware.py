@@ -22,6 +22,7 @@ def recorded() -> RecordedDevice:
     return RecordedDevice({"first": Timed((5,), 0.0, 1.0)}, NULL_PROFILE, {"driver.version": "9"})
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("make", [MeasuringChild, NullDevice, recorded])
 def test_every_device_profiles_names_and_measures(make: Callable[[], MeasuringDevice]) -> None:
     with make() as device:

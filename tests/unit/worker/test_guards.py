@@ -13,6 +13,8 @@ from mapper.measurement import Timed, Wrong
 from worker.measuring import MeasuringChild, Protocol
 from worker.measuring.guards import GUARD_BYTES
 
+pytestmark = pytest.mark.kernels
+
 SIZE = 64
 QUICK = Protocol(warmup=0, repetitions=1, max_repetitions=1)
 HEAD = "__kernel void k(__global const {t} *x, __global float *t, __global {t} *y) {{\n"

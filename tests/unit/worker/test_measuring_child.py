@@ -39,6 +39,8 @@ from worker.measuring import MeasuringChild, Protocol, measure
 from worker.measuring.comparison import NOT_FINITE_ERROR
 from worker.measuring.golden import golden_kernel
 
+pytestmark = pytest.mark.kernels
+
 DATA = input_data()
 QUICK = Protocol(warmup=1, repetitions=3, max_repetitions=3)
 

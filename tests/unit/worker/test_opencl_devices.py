@@ -72,6 +72,7 @@ def test_own_spec_finds_the_device_again() -> None:
         assert select_device(found.spec, (found,)) == found
 
 
+@pytest.mark.kernels
 def test_profile_comes_from_the_driver() -> None:
     pocl = find_device("pocl")
     profile = profile_of(pocl)
@@ -82,6 +83,7 @@ def test_profile_comes_from_the_driver() -> None:
     assert pocl.platform_version in profile.source
 
 
+@pytest.mark.kernels
 def test_a_group_on_pocl_has_its_private_memory_on_the_stack_of_a_thread() -> None:
     code = (
         "from worker.devices.opencl import find_device, profile_of; "
@@ -95,6 +97,7 @@ def test_a_group_on_pocl_has_its_private_memory_on_the_stack_of_a_thread() -> No
     assert found == [24_576, 6_144]
 
 
+@pytest.mark.kernels
 def test_facts_name_driver_and_versions() -> None:
     facts = device_facts(find_device("pocl"))
     assert all(isinstance(value, str) and value for value in facts.values())

@@ -6,6 +6,7 @@ import time
 from typing import cast
 
 import numpy as np
+import pytest
 
 from mapper.measurement import Timed, Wrong
 from worker.measuring.loaded_plan import LoadedPlan
@@ -16,13 +17,17 @@ RIGHT = np.ones(4, np.float32)
 
 
 class PretendedPlan:
-    """Claims ``run_ns`` for every run and gives ``outputs`` one after the other."""
+    """Claims ``run_ns`` for every run and gives ``outputs`` one after the other;
+    from the run ``outside_from`` on something is written outside of its arrays."""
 
     build_ms = 1.0
 
-    def __init__(self, run_ns: int, outputs: tuple[np.ndarray, ...] = (RIGHT,)) -> None:
+    def __init__(
+        self, run_ns: int, outputs: tuple[np.ndarray, ...] = (RIGHT,), outside_from: int = 99
+    ) -> None:
         self.run_ns = run_ns
         self.outputs = list(outputs)
+        self.outside_from = outside_from
         self.runs = 0
 
     def run(self) -> int:
@@ -31,6 +36,9 @@ class PretendedPlan:
 
     def read_output(self) -> np.ndarray:
         return self.outputs.pop(0) if len(self.outputs) > 1 else self.outputs[0]
+
+    def written_outside(self) -> str:
+        return "wrote behind its array" if self.runs >= self.outside_from else ""
 
     def kernel_facts(self) -> dict[str, str]:
         return {}
@@ -84,6 +92,15 @@ def test_plan_that_took_most_of_its_time_is_timed_by_the_verified_run() -> None:
 def test_output_that_goes_wrong_during_the_timed_runs_is_wrong() -> None:
     outcome = timed(PretendedPlan(1_000_000, (RIGHT, 2 * RIGHT)), Protocol())
     assert isinstance(outcome, Wrong)
+
+
+@pytest.mark.parametrize("run", [1, 2])
+def test_what_any_run_wrote_outside_is_wrong_whatever_its_result(run: int) -> None:
+    plan = PretendedPlan(1_000_000, outside_from=run)
+    outcome = timed(plan, Protocol())
+    assert isinstance(outcome, Wrong) and "behind its array" in outcome.message
+    # What the verified run wrote is enough: no other is started.
+    assert (plan.runs == 1) == (run == 1)
 
 
 def test_reference_kernel_tells_unstable_machines() -> None:

@@ -30,6 +30,8 @@ from worker.devices.pocl_target import (
     write_target,
 )
 
+pytestmark = pytest.mark.kernels
+
 SSE2 = "fpu sse sse2"
 CORE2 = f"{SSE2} pni ssse3 cx16"
 NEHALEM = f"{CORE2} sse4_1 sse4_2 popcnt"

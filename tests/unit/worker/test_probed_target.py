@@ -19,6 +19,8 @@ from worker.devices.opencl import find_device, profile_of
 from worker.devices.pocl_target import cache_folder, cpu_flags, selectable
 from worker.devices.probed_target import resolve
 
+pytestmark = pytest.mark.kernels
+
 HASWELL = frozenset(
     [
         "sse2",

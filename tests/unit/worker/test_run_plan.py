@@ -12,6 +12,8 @@ from mapper.errors import DeviceError, InputError
 from tests.unit.worker.plans import DOUBLE, input_data, one_kernel_plan, two_kernel_plan
 from worker.run_plan import main, run_once
 
+pytestmark = pytest.mark.kernels(alone=True)
+
 DATA = input_data()
 
 
