@@ -64,6 +64,7 @@ def test_arrays_of_different_scopes_do_not_become_alive_together() -> None:
     assert [plan.source.count(f"float {name}[300];") for name in ("p_sum", "p_u")] == [1, 1]
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("program", [ONE_ARRAY, TWO_SCOPES], ids=["one array", "two scopes"])
 def test_what_is_declared_once_is_right(judges: dict[str, Judge], program: tuple[str, str]) -> None:

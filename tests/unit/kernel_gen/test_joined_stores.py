@@ -51,6 +51,7 @@ def test_neighbours_are_stored_together(name: str) -> None:
     assert stores(case_of(case(length, result), DEVICE).plan.source) == expected
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_stored_together_is_right(judges: dict[str, Judge], name: str) -> None:
@@ -88,6 +89,7 @@ def test_what_is_kept_in_a_vector_is_stored_as_one(name: str) -> None:
     assert text in source
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("name", IN_VECTORS)
 def test_what_was_kept_in_a_vector_is_right(judges: dict[str, Judge], name: str) -> None:

@@ -48,6 +48,7 @@ def test_exponential_takes_one_operand():
         subject_of_program(parse(text_of("exp(v, v)", "map#1(a => f(a), x)")))
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     "body",
     ["map#1(a => f(a), x)", "as_scalar(map#1(a => f(a), as_vector(4, x)))"],

@@ -60,6 +60,7 @@ def test_a_copy_with_a_border_is_in_pieces(name: str) -> None:
         assert " ? " not in source and "inside" not in source
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_copied_in_pieces_is_right(judges: dict[str, Judge], name: str) -> None:
@@ -103,6 +104,7 @@ def test_pieces_are_unrolled_inside(border: int, trips: tuple[int, ...]) -> None
     assert "p_p_0" in source
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("case", [ROWS_OUTSIDE, copies_of_registers(1), copies_of_registers(2)])
 def test_such_pieces_are_right(judges: dict[str, Judge], case: dict[str, Any]) -> None:

@@ -71,6 +71,7 @@ def test_the_second_buffer_counts_as_local_memory() -> None:
         assert refusals(value, replace(DEVICE, local_bytes=local - 1)) == ("device-limits",)
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize(("chunks", "again"), [(4, 1), (3, 2), (1, 2), (4, 2)])
 def test_no_work_item_reads_what_the_next_iteration_writes(

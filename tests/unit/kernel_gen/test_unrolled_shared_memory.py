@@ -38,6 +38,7 @@ def test_sums_in_shared_memory_have_no_pragma() -> None:
     assert "#pragma unroll" not in source
 
 
+@pytest.mark.kernels
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 def test_sums_in_shared_memory_are_right(judges: dict[str, Judge]) -> None:
     value = case("to_global")
