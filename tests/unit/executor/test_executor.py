@@ -22,6 +22,8 @@ from tests.unit.agent.running import ROOT, descendants, running
 from tests.unit.worker.plans import DOUBLE, ENDLESS, SEGFAULT, input_data, one_kernel_plan
 from worker.measuring import Tolerance
 
+pytestmark = pytest.mark.kernels
+
 
 class Running:
     """An executor process; a context manager."""

@@ -24,8 +24,8 @@ from nestmap.kernel_bench.search import Quest, quest
 from nestmap.kernel_bench.shorter_vectors import fitting, longest_vector
 from nestmap.kernel_bench.valid_records import as_recorded, plan_of
 from nestmap.tuning.reference import make_workload
+from tests.kernels import run_once
 from tests.unit.kernel_bench.records import record
-from worker.run_plan import run_once
 
 WIDE, NARROW = limits_of_device("pocl"), limits_of_device("pocl@haswell")
 SMALL = LayerSpec(channels=16, height=9, width=9, filters=32, kernel_height=3, kernel_width=3,
@@ -61,6 +61,7 @@ def test_a_work_item_keeps_its_sums_and_makes_fewer_filters(variant: str, layout
         }
 
 
+@pytest.mark.kernels
 def test_the_shorter_form_computes_the_same() -> None:
     wanted = quest(SMALL, "blocked", NARROW)
     (shorter,) = fitting(wanted.subject, wanted.space, NARROW, wide_choices(wanted))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import subject_of_layer
 from nestmap.tuning.baselines import compare_with_baselines
 from nestmap.tuning.reference import make_workload
 from worker.measuring import MeasuringChild
+
+pytestmark = pytest.mark.kernels
 
 EVERYTHING = LayerSpec(
     4, 7, 6, 8, 3, 2, batch=2, groups=2, dilation_y=2, stride_x=2, pad_top=1, pad_right=2,
