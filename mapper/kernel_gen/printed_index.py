@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -221,9 +222,18 @@ class Bounds:
             whole = _towards_zero(left.constant, right.constant)
             rest = left.constant - whole * right.constant
             return Sum({}, whole if kind == "/" else rest)
-        atom = (kind, left.key(), right.constant)
-        self.made_of[atom] = (left, right.constant)
-        return Sum({atom: 1}, 0)
+        return Sum({self._quotient(kind, left, right.constant): 1}, 0)
+
+    def _quotient(self, kind: str, top: Sum, divisor: int) -> Atom:
+        """The atom of a quotient or remainder; of a quotient's quotient there is one form."""
+        if kind == "/" and not top.constant and len(top.terms) == 1:
+            ((inner, factor),) = top.terms.items()
+            if factor == 1 and inner[0] == "/":
+                top, own = self.made_of[inner]
+                divisor *= own
+        atom: Atom = (kind, top.key(), divisor)
+        self.made_of[atom] = (top, divisor)
+        return atom
 
     def _named(self, name: str, scope: Scope) -> Sum:
         for place in scope.chain():
@@ -260,9 +270,55 @@ class Bounds:
         """As :meth:`bounds`, where these facts hold."""
         single = self._refined(facts)
         low, high = self._plain(total, single)
-        for fact in facts:
-            low, high = _tighter((low, high), self._eliminated(total, fact, facts, single))
+        for same in (total, self._in_digits(total, facts)):
+            for fact in facts:
+                low, high = _tighter((low, high), self._eliminated(same, fact, facts, single))
         return low, high
+
+    def _in_digits(self, total: Sum, facts: Sequence[Fact]) -> Sum:
+        """The sum with numbers taken apart into the digits that conditions speak of.
+
+        With x/6 and (x/2)%3 among them, x is x%2 + 2*((x/2)%3) + 6*(x/6).
+        """
+        cuts: dict[Atom, set[int]] = {}
+        for fact in facts:
+            for atom in fact.sum.terms:
+                self._add_cuts(atom, cuts)
+        for number, found in cuts.items():
+            count = total.terms.get(number)
+            places = sorted(found)
+            if count is None or any(b % a for a, b in pairwise(places)):
+                continue
+            digits, below = Sum({}, 0), 1
+            for place in places:
+                rest = self._over(number, below)
+                digits = digits.plus(Sum({self._quotient("%", rest, place // below): 1}, 0), below)
+                below = place
+            digits = digits.plus(self._over(number, below), below)
+            total = total.plus(Sum({number: 1}, 0), -count).plus(digits, count)
+        return total
+
+    def _over(self, number: Atom, divisor: int) -> Sum:
+        whole = Sum({number: 1}, 0)
+        return whole if divisor == 1 else Sum({self._quotient("/", whole, divisor): 1}, 0)
+
+    def _add_cuts(self, atom: Atom, cuts: dict[Atom, set[int]]) -> None:
+        """Where a quotient or remainder takes its number apart."""
+        if atom[0] not in ("/", "%"):
+            return
+        top, divisor = self.made_of[atom]
+        if top.constant or len(top.terms) != 1 or 1 not in top.terms.values():
+            return
+        (number,) = top.terms
+        if number[0] == "/":
+            self._add_cuts(number, cuts)
+            inner, own = self.made_of[number]
+            if inner.constant or len(inner.terms) != 1:
+                return
+            (number,) = inner.terms
+            divisor *= own
+        if divisor > 1:
+            cuts.setdefault(number, set()).add(divisor)
 
     def _refined(self, facts: Sequence[Fact]) -> dict[Atom, Interval]:
         """Bounds of single atoms that conditions speak of."""

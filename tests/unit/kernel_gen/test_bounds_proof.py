@@ -60,6 +60,11 @@ RIGHT = {
     "a border loaded without a branch": "const index_t i = get_global_id(0);\n"
     "const int inside_1 = (i*2 - 3 >= 0) & (i*2 - 3 < 16);\n"
     "const float loaded_1 = g_x[(inside_1 ? i*2 - 3 : 0)];\ng_y[i] = loaded_1;",
+    "a number behind conditions on its digits": "const index_t f = get_global_id(0);\n"
+    "for (index_t r = 0; r < 9; ++r) {\n"
+    "const int inside_1 = (f/8 + r/3 - 1 >= 0) & (f/8 + r/3 - 1 < 2) & ((f/2)%4 + r%3 - 1 >= 0) "
+    "& ((f/2)%4 + r%3 - 1 < 4);\n"
+    "g_y[f] = g_x[(inside_1 ? f + (r/3)*8 + (r%3)*2 - 10 : 0)];\n}",
     "whole vectors": "if ((index_t)get_global_id(0) < 4) {\nconst index_t i = get_global_id(0);\n"
     "((__global float4 *)g_y)[i] = ((__global const float4 *)g_x)[i];\n}",
     "vectors at any place": "const index_t i = get_local_id(0);\n"

@@ -57,7 +57,7 @@ def test_accumulators_in_vectors_are_right_on_pocl() -> None:
     chosen = assignment_from_json(space, CHOICES)
     assert check(space, chosen) == ()
     plan = generate_kernels(subject, chosen)
-    assert "(__private float" not in plan.source and "vstore2(" in plan.source
+    assert "((__private float" not in plan.source and "store2_private(" in plan.source
     inputs = make_workload(subject, 1, {}).inputs
     assert subject.program is not None
     expected = interpret(subject.program, dict(choices_of(chosen).parameters), inputs)
