@@ -68,6 +68,7 @@ class _Child:
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None or self._process.poll() is not None:
+            search = (str(_ROOT), os.environ.get("PYTHONPATH", ""))
             with (Path(self._folder.name) / "stderr.txt").open("wb") as errors:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "tests.kernel_child"],
@@ -76,7 +77,7 @@ class _Child:
                     stderr=errors,
                     text=True,
                     cwd=_ROOT,
-                    env={**os.environ, "PYTHONPATH": str(_ROOT)},
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search))},
                 )
         return self._process
 
