@@ -68,6 +68,7 @@ def test_libraries_that_are_not_installed_are_left_out_with_a_note(layer_file: s
     assert "torch left out" in text and "no record for this device" in text
 
 
+@pytest.mark.kernels(alone=True)
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
