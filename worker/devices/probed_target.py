@@ -36,7 +36,7 @@ from worker.devices.pocl_target import (
 SETTING = "NESTMAP_POCL_TARGET"
 _SCHEMA = "nestmap/pocl-targets/1"
 #: To be raised when the probe asks for more, so that old answers are forgotten.
-_PROBE_VERSION = 1
+_PROBE_VERSION = 2
 _PROBE = "worker.devices.pocl_probe"
 _PROBE_TIMEOUT_S = 120.0
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
