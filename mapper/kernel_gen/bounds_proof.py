@@ -11,12 +11,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
+from mapper.device_profile import VECTOR_WIDTHS
 from mapper.errors import InputError, Problem
 from mapper.host_plan import HostPlan, Launch
-from mapper.kernel_gen.printed_index import Bounds, NotRead, Scope, Sum, parsed
+from mapper.kernel_gen.header import INDEX_TYPE
+from mapper.kernel_gen.own_functions import PRIVATE, Kind, OwnFunction
+from mapper.kernel_gen.printed_index import Bounds, Scope, Sum
+from mapper.kernel_gen.printed_tree import NotRead, is_unsigned, parsed
 
-_ENUM = re.compile(r"(\w+) = (-?\d+)")
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_ENUM = re.compile(r"enum \{([^{}]*)\};")
+_CONSTANT = re.compile(r"(\w+) = (-?\d+)")
 _HEAD = re.compile(r"__kernel void (\w+)\(\n(.*?)\)\n\{\n", re.DOTALL)
 _PARAMETER = re.compile(r"__global (?:const )?(float|half) \*(?:restrict )?(\w+)")
 _FOR = re.compile(
@@ -31,6 +38,7 @@ _VARIABLES = re.compile(r"(?:const )?float\d* \w+(?:, \w+)*;")
 _SILENT = re.compile(r"(?:barrier\([\w |]+\);|#pragma unroll|/\*.*\*/)?")
 #: What no name is.
 _NOTHING = re.compile(r"(?!)")
+_ATTRIBUTE = re.compile(r"__attribute__\(\(.*\)\)")
 _BETWEEN = re.compile(r"\s*(?:/\*.*?\*/\s*)?(?:__attribute__\(\(.*\)\)\s*)?", re.DOTALL)
 #: An element, of an array as it is or of vectors.
 _ELEMENT = re.compile(
@@ -58,9 +66,8 @@ class _Access:
 def require_in_bounds(plan: HostPlan) -> None:
     """InputError, which names kernel and access, unless all accesses are proven to stay inside."""
     constants = Scope()
-    head = plan.source.partition("__kernel")[0]
-    for name, value in _ENUM.findall(head):
-        constants.sums[name] = Sum({}, int(value))
+    for name, value in _constants(plan.source.partition("__kernel")[0]):
+        constants.sums[name] = Sum({}, value)
     launches = {launch.kernel: launch for launch in plan.launches}
     bytes_of = {buffer.name: buffer.bytes for buffer in plan.buffers}
     found = list(_HEAD.finditer(plan.source))
@@ -80,6 +87,30 @@ def require_in_bounds(plan: HostPlan) -> None:
         _Kernel(match[1], launch, whole).judge(body)
     for name in launches:
         raise _refused(name, "a launched kernel is not in the source", "")
+
+
+def _constants(head: str) -> Iterator[tuple[str, int]]:
+    """The constants of what stands before the first kernel; refused where anything else than the
+    type of an index and functions that are known stands there."""
+    rest = _COMMENT.sub("", head)
+    for text in (_COMMENT.sub("", INDEX_TYPE), *_own_functions()):
+        rest = rest.replace(text, "")
+    for block in _ENUM.findall(rest):
+        for entry in block.split(","):
+            constant = _CONSTANT.fullmatch(entry.strip())
+            if constant is None:
+                raise _refused("source", "text before the first kernel cannot be read back", entry)
+            yield constant[1], int(constant[2])
+    rest = _ATTRIBUTE.sub("", _ENUM.sub("", rest)).strip()
+    if rest:
+        raise _refused("source", "text before the first kernel cannot be read back", rest)
+
+
+@cache
+def _own_functions() -> tuple[str, ...]:
+    """The definitions of all functions that a source can have of its own."""
+    spaces = ("global", PRIVATE)
+    return tuple(OwnFunction(k, w, s).text for k in Kind for w in VECTOR_WIDTHS for s in spaces)
 
 
 class _Kernel:
@@ -132,6 +163,8 @@ class _Kernel:
             return
         if loop := _FOR.fullmatch(text):
             self.opened()
+            if is_unsigned(parsed(loop[3])):
+                raise NotRead("a loop up to an unsigned number")
             start = self.bounds.bounds(self.sum(loop[2]), self.scope)
             trip = self.bounds.bounds(self.sum(loop[3]), self.scope)
             self.bounds.running(self.scope, loop[1], start[0], max(start[0], trip[1] - 1))

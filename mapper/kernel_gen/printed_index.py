@@ -8,10 +8,8 @@ where that is not enough, from every value that the variables can have.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -19,97 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.kernel_gen.printed_tree import Node, NotRead, is_unsigned, parsed
+
 Interval = tuple[int, int]
-#: ("int", n), ("name", text), ("neg", a), (operator, a, b) and ("?", condition, a, b).
-Node = tuple[Any, ...]
 Atom = tuple[Any, ...]
 
 #: More combinations of values than this are not tried.
 MOST_POINTS = 1 << 22
-_TOKEN = re.compile(r"\s*(\d+|\w+\(\d\)|[A-Za-z_]\w*|&&|>=|<=|==|[-+*/%()<>?:&])")
-_CAST = re.compile(r"\((?:index_t|int|long)\)")
-_LEVELS: tuple[tuple[str, ...], ...] = (
-    ("&&", "&"),
-    ("<", ">="),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
-
-
-class NotRead(Exception):
-    """A text that no printed kernel has, as far as this module knows."""
-
-
-@lru_cache(maxsize=65_536)
-def parsed(text: str) -> Node:
-    """The tree of an expression; NotRead for anything that is not of the subset."""
-    tokens: list[str] = []
-    rest = _CAST.sub("", text).strip()
-    position = 0
-    while position < len(rest):
-        found = _TOKEN.match(rest, position)
-        if found is None:
-            raise NotRead(text)
-        tokens.append(found[1])
-        position = found.end()
-    reader = _Reader(tokens, text)
-    tree = reader.choice()
-    if reader.position != len(tokens):
-        raise NotRead(text)
-    return tree
-
-
-class _Reader:
-    """Recursive descent over tokens."""
-
-    def __init__(self, tokens: Sequence[str], text: str) -> None:
-        self.tokens = tokens
-        self.text = text
-        self.position = 0
-
-    def next(self) -> str:
-        if self.position == len(self.tokens):
-            raise NotRead(self.text)
-        self.position += 1
-        return self.tokens[self.position - 1]
-
-    def peek(self) -> str:
-        return self.tokens[self.position] if self.position < len(self.tokens) else ""
-
-    def choice(self) -> Node:
-        condition = self.binary(0)
-        if self.peek() != "?":
-            return condition
-        self.next()
-        held = self.choice()
-        if self.next() != ":":
-            raise NotRead(self.text)
-        return ("?", condition, held, self.choice())
-
-    def binary(self, level: int) -> Node:
-        if level == len(_LEVELS):
-            return self.unary()
-        left = self.binary(level + 1)
-        while self.peek() in _LEVELS[level]:
-            operator = self.next()
-            right = self.binary(level + 1)
-            left = ("&" if operator == "&&" else operator, left, right)
-        return left
-
-    def unary(self) -> Node:
-        token = self.next()
-        if token == "-":
-            return ("neg", self.unary())
-        if token == "(":
-            inner = self.choice()
-            if self.next() != ")":
-                raise NotRead(self.text)
-            return inner
-        if token.isdecimal():
-            return ("int", int(token))
-        if token[0].isalpha() or token[0] == "_":
-            return ("name", token)
-        raise NotRead(self.text)
+#: What an int holds, which is what indices are on devices that are no processor.
+_INT = (-(2**31), 2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +114,8 @@ class Bounds:
             return self._named(tree[1], scope)
         if kind == "neg":
             return Sum({}, 0).plus(self.sum_of(tree[1], scope), -1)
+        if kind == "cast":
+            return self.sum_of(tree[1], scope)
         if kind == "?":
             held = Scope(scope, facts=self.facts_of(tree[1], scope))
             choices = (self.sum_of(tree[2], scope), self.sum_of(tree[3], scope))
@@ -218,6 +136,7 @@ class Bounds:
             return Sum({}, 0).plus(of, by.constant)
         if right.terms or right.constant <= 0:
             raise NotRead("a divisor that is not a positive number")
+        self._require_number(tree[1], left, scope)
         if not left.terms:
             whole = _towards_zero(left.constant, right.constant)
             rest = left.constant - whole * right.constant
@@ -241,6 +160,18 @@ class Bounds:
                 return place.sums[name]
         raise NotRead(f"{name} is not declared")
 
+    def _require_number(
+        self, tree: Node, value: Sum, scope: Scope, *, unsigned: bool = False
+    ) -> None:
+        """NotRead unless C divides or compares the very value: sums may run over and back again,
+        but not what is done with them then."""
+        least, most = (0 if unsigned or is_unsigned(tree) else _INT[0]), _INT[1]
+        low, high = self._plain(value, {})
+        if not (least <= low and high <= most):
+            low, high = self.bounds(value, scope)
+        if not (least <= low and high <= most):
+            raise NotRead("a number that may be negative as an unsigned one, or takes over 32 bits")
+
     # -- conditions ----------------------------------------------------------------------
 
     def facts_of(self, tree: Node, scope: Scope) -> list[Fact]:
@@ -254,7 +185,11 @@ class Bounds:
             raise NotRead(f"{tree[1]} is no condition")
         if tree[0] not in ("<", ">="):
             raise NotRead(f"{tree[0]} is no condition")
-        difference = self.sum_of(tree[1], scope).plus(self.sum_of(tree[2], scope), -1)
+        left, right = self.sum_of(tree[1], scope), self.sum_of(tree[2], scope)
+        unsigned = is_unsigned(tree[1]) or is_unsigned(tree[2])
+        self._require_number(tree[1], left, scope, unsigned=unsigned)
+        self._require_number(tree[2], right, scope, unsigned=unsigned)
+        difference = left.plus(right, -1)
         if tree[0] == "<":
             return [Fact(difference, None, -1)]
         return [Fact(difference, 0, None)]

@@ -15,7 +15,8 @@ import pytest
 from mapper.errors import InputError
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
 from mapper.kernel_gen.bounds_proof import require_in_bounds
-from mapper.kernel_gen.printed_index import Bounds, NotRead, Scope, parsed
+from mapper.kernel_gen.printed_index import Bounds, Scope
+from mapper.kernel_gen.printed_tree import NotRead, parsed
 from tests.unit.kernel_gen.test_golden_kernels import plan_of
 from worker.oclgrind import FindingKind, Simulation, check_many
 
@@ -50,6 +51,8 @@ RIGHT = {
     "an element each": "g_y[get_global_id(0)] = g_x[get_global_id(0)];",
     "ids that a condition bounds": "if ((index_t)get_global_id(0) < 12) {\n"
     "const index_t i = get_global_id(0);\ng_y[i + 4] = g_x[i];\n}",
+    "an id as a signed number": "if ((index_t)get_global_id(0) - 8 >= 0) {\n"
+    "g_y[get_global_id(0) - 8] = 0.0f;\n}",
     "digits of a counter": "const index_t f = get_global_id(0);\nconst index_t a = f/4;\n"
     "const index_t b = f%4;\ng_y[a + b*4] = g_x[a*4 + b];",
     "digits that belong together": "const index_t f = get_global_id(0);\n"
@@ -92,6 +95,13 @@ WRONG_BODIES = {
     "a vector too many": "((__global float4 *)g_y)[get_global_id(0)] = (float4)(0.0f);",
     "the last of a private array": "float p_s[4];\ng_y[0] = p_s[4];",
     "an array of another scope": "{\nfloat p_s[4];\n}\ng_y[0] = p_s[0];",
+    "an id that is compared as an unsigned number": "if (get_global_id(0) - 8 >= 0) {\n"
+    "g_y[get_global_id(0) - 8] = 0.0f;\n}",
+    "an id that is divided as an unsigned number": "g_y[(get_global_id(0) - 16)/16 + 1] = 0.0f;",
+    "a loop up to an unsigned number": "for (index_t j = -1; j < get_local_id(0); ++j) {\n"
+    "g_y[j + 1] = 0.0f;\n}",
+    "a number that 32 bits do not hold": "const index_t i = get_global_id(0);\n"
+    "g_y[i*1000000000/1000000000] = 0.0f;",
     "what nobody prints": "while (1) {\n}",
     "a pointer that goes nowhere known": "g_y[g_x[0]] = 0.0f;",
     "a number that no constant has": "g_y[c_N] = 0.0f;",
@@ -119,6 +129,27 @@ def test_a_launch_and_its_kernel_belong_together() -> None:
         require_in_bounds(replace(whole, source=""))
     with pytest.raises(InputError, match="parameters"):
         require_in_bounds(replace(whole, launches=(replace(whole.launches[0], arguments=("x",)),)))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "float load(const __global float *p)\n{\n    return p[1];\n}\n",
+        "#define index_t uchar\n",
+        "enum { c_N = 4 + 9 };\n",
+    ],
+)
+def test_only_known_text_stands_before_the_first_kernel(head: str) -> None:
+    whole = plan("g_y[0] = 0.0f;")
+    require_in_bounds(replace(whole, source="/* c_N = 40 */\nenum { c_N = 4 };\n" + whole.source))
+    with pytest.raises(InputError, match="before the first kernel"):
+        require_in_bounds(replace(whole, source=head + whole.source))
+
+
+def test_a_constant_is_no_number_of_a_comment() -> None:
+    whole = plan("g_y[c_N] = 0.0f;")
+    with pytest.raises(InputError, match="c_N"):
+        require_in_bounds(replace(whole, source="/* c_N = 4 */\n" + whole.source))
 
 
 def test_every_value_decides_where_intervals_are_too_wide() -> None:

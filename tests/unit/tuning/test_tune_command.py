@@ -166,7 +166,8 @@ def test_other_layers_teach_unasked_where_there_is_enough_of_them(
     assert tune(layer, tmp_path, "--seed", "2") == 0
     assert "learned from other/high-level" in capsys.readouterr().err
     # Describing even so few would take most of such a run.
-    assert tune(layer, tmp_path, "--seed", "3", "--seconds", "1") == 0
+    monkeypatch.setattr(learned, "DESCRIBING_S", 3.0)
+    assert tune(layer, tmp_path, "--seed", "3", "--seconds", "60") == 0
     assert "learned from" not in capsys.readouterr().err
     assert taught == [False, True, False]
 
