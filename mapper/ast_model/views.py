@@ -35,7 +35,8 @@ from mapper.ast_model.types import (
     element_dtype,
 )
 
-LANE = "lane"
+#: No name of a size, a parameter or a loop has an apostrophe.
+LANE = "lane'"
 
 
 def lane_symbol(width: Expr) -> Symbol:
@@ -203,8 +204,7 @@ def _lane_of_its_own(width: Expr) -> Generator[tuple[Expr, dict[str, Expr]]]:
     vector in between has: what is looked up is looked up before this is left.
     """
     depth = _OPEN_VECTORS.get() + 1
-    # No name of a size or a loop has an apostrophe.
-    name = f"{LANE}'{depth}"
+    name = f"{LANE}{depth}"
     token = _OPEN_VECTORS.set(depth)
     try:
         yield symbol(name, width), {name: lane_expr(width)}

@@ -62,6 +62,14 @@ PROGRAMS = {
       fun twice(x) = x * 2.0
       input in0 : [[float]4]4
       kernel k0 = transpose(map#m1(r => as_scalar(map#m2(q => twice(q), as_vector(2, r))), in0))""",
+    # What views and kernels call things is not what a program may call them.
+    "names that kernels have too": """
+      size lane = 2 size i_m1 = 3 size at_0 = 2 size g_in0 = 2 size get_global_id = 2
+      fun twice(lane) = lane * 2.0
+      fun rsum(at_0, i_m1) = at_0 + i_m1
+      input in0 : [[[float](lane*g_in0)]i_m1](at_0*get_global_id)
+      kernel k_k0 = map#at_0(i_m1 => map#i_m1(f_m1 => reduce((a, x) => rsum(a, x), 0.0,
+        as_scalar(map#lane(v => twice(v), as_vector(lane, f_m1)))), i_m1), in0)""",
     # 1 + (3 N - 1) // N was printed with C's division, which rounds (-1)/N up to 0.
     "slid by a named step": """
       size N = 4
