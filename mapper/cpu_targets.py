@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mapper.device_profile import VECTOR_WIDTHS
+
 #: Names that LLVM has, and Intel's CPU runtime (the last of a row), by the bits of a vector
 #: register. These decide how a vector is passed by value, so code of one row and functions of
 #: another do not fit together.
@@ -68,7 +70,6 @@ _NAMES: dict[int, tuple[str, ...]] = {
 }
 _BITS = {name: bits for bits, names in _NAMES.items() for name in names}
 _FLOAT_BITS = 32
-_WIDTHS = (1, 2, 4, 8, 16)
 
 
 def vector_bits(target: str) -> int | None:
@@ -87,9 +88,9 @@ def vector_bits_of_flags(flags: Iterable[str]) -> int:
 def vector_widths(bits: int) -> tuple[int, ...]:
     """The OpenCL widths of a float vector that fit into one register of so many bits.
 
-    A wider one takes two registers of half as many (docs/kernel-bench.md, "Targets").
+    A wider one takes two registers of half as many (docs/kernel-bench.md).
     """
-    return tuple(width for width in _WIDTHS if width * _FLOAT_BITS <= bits)
+    return tuple(width for width in VECTOR_WIDTHS if width * _FLOAT_BITS <= bits)
 
 
 def vector_registers(widths: Iterable[int]) -> int:
