@@ -216,8 +216,9 @@ def best_record(
 
 
 def nearest(records: Iterable[TuningRecord], target: str) -> list[TuningRecord]:
-    """The records that say most of a device whose compiler has a target: those measured with
-    vectors of the same length, where there are none those with shorter ones, else all."""
+    """The records that say most of a device whose compiler has a target: those of the very target,
+    where there are none those measured with vectors of the same length, then those with shorter
+    ones, else all. Times of different processors say nothing of each other."""
     found = list(records)
     least = min((_strangeness(record, target) for record in found), default=0)
     return [record for record in found if _strangeness(record, target) == least]
@@ -225,9 +226,11 @@ def nearest(records: Iterable[TuningRecord], target: str) -> list[TuningRecord]:
 
 def _strangeness(record: TuningRecord, target: str) -> int:
     ours, its = vector_bits(target), vector_bits(record.target)
-    if ours is None or ours == its or target == record.target:
+    if ours is None or target == record.target:
         return 0
-    return 1 if its is None or its < ours else 2
+    if ours == its:
+        return 1
+    return 2 if its is None or its < ours else 3
 
 
 def front_of(records: Sequence[TuningRecord]) -> tuple[TuningRecord, ...]:

@@ -137,6 +137,12 @@ def test_the_best_record_is_of_a_target_with_vectors_as_long(target: str, wanted
     assert found is not None and found.target == wanted
 
 
+def test_records_of_the_very_target_go_before_faster_ones_of_another_processor():
+    kept = [record(target="rocketlake", time_ms=2.0), record(target="icelake-client", time_ms=1.0)]
+    assert nearest(kept, "rocketlake") == kept[:1]
+    assert nearest(kept, "skylake-avx512") == kept
+
+
 def test_where_none_has_vectors_as_long_shorter_ones_go_before_longer_ones():
     kept = [record(target="rocketlake", time_ms=1.0), record(target="penryn", time_ms=2.0)]
     assert nearest(kept, "haswell") == kept[1:]
