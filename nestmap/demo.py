@@ -140,7 +140,7 @@ def _compared(best: Contestant, other: Contestant) -> str:
 def main() -> int:
     """The command line of ``python -m nestmap.demo``."""
     parser = argparse.ArgumentParser(prog="python -m nestmap.demo", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=90.0, help="of tuning")
+    parser.add_argument("--seconds", type=float, default=75.0, help="of tuning")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="host")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where files go")
