@@ -139,7 +139,7 @@ def _no_formula(text: str) -> str:
 
 def _json_row(exported: Exported) -> bytes:
     value = {**exported.document, "choices": exported.choices}
-    return json.dumps(value, separators=(",", ":")).encode()
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _ndjson_row(exported: Exported) -> bytes:
@@ -156,7 +156,7 @@ def _t4_row(exported: Exported) -> bytes:
         chosen.mapping,
         chosen.local_sizes,
     )
-    return json.dumps(result, separators=(",", ":")).encode()
+    return json.dumps(result, separators=(",", ":"), allow_nan=False).encode()
 
 
 _WRITERS = {

@@ -123,7 +123,9 @@ class SolverChild:
         is nobody to take it."""
         self._request = str(number)
         self._limits = limits
-        line = json.dumps({**request, "id": self._request, "limits": limits.to_json()})
+        line = json.dumps(
+            {**request, "id": self._request, "limits": limits.to_json()}, allow_nan=False
+        )
         data = line.encode() + b"\n"
         if len(data) > MAX_REQUEST_BYTES:
             raise SolverProblem(

@@ -82,7 +82,7 @@ async def begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 def line(value: Any) -> bytes:
     """One line of NDJSON."""
-    return json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
 
 def problem_line(error: ProblemError, instance: str) -> bytes:

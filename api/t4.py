@@ -8,6 +8,7 @@ both are given.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, assert_never
@@ -38,13 +39,16 @@ def t4_result(
     times: dict[str, Any] = {}
     measurements = [_measured("memory", memory_bytes, "bytes")]
     if isinstance(outcome, Timed):
+        compile_ms = outcome.compile_ms if math.isfinite(outcome.compile_ms) else 0.0
         times = {
-            "compilation_time": outcome.compile_ms,
-            "compilation": outcome.compile_ms,
+            "compilation_time": compile_ms,
+            "compilation": compile_ms,
             "runtimes": [trial / 1e6 for trial in outcome.trials_ns],
         }
         measurements.insert(0, _measured("time", outcome.time_ms, "ms"))
-        measurements.append(_measured("max_relative_error", outcome.max_relative_error, ""))
+        # A store may hold what is refused today.
+        if math.isfinite(outcome.max_relative_error):
+            measurements.append(_measured("max_relative_error", outcome.max_relative_error, ""))
     return {
         "timestamp": started_at.isoformat(),
         "configuration": configuration(parameters, mapping, local_sizes),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -48,8 +47,7 @@ def unpack_trials(packed: bytes) -> tuple[int, ...]:
 
 def encode_outcome(outcome: Outcome) -> OutcomeColumns:
     """The columns of an outcome."""
-    detail = {name: _encode_value(value) for name, value in outcome_detail(outcome).items()}
-    kind = outcome_kind(outcome)
+    detail, kind = outcome_detail(outcome), outcome_kind(outcome)
     if not isinstance(outcome, Timed):
         return OutcomeColumns(kind, detail, None, None)
     if not outcome.trials_ns:
@@ -90,10 +88,3 @@ def _decode(kind: str, detail: dict[str, Any], trials: bytes | None) -> Outcome:
             return Crash(detail["exit_code"], detail["message"])
         case _:
             raise ValueError("unknown kind, or timed without trials")
-
-
-def _encode_value(value: Any) -> Any:
-    """NaN and infinities by name, since JSON has none; ``float`` reads the names back."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(float(value))
-    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, assert_never
@@ -96,25 +97,33 @@ def outcome_kind(outcome: Outcome) -> str:
 
 
 def outcome_detail(outcome: Outcome) -> dict[str, Any]:
-    """What an outcome carries besides its trials, as a JSON value."""
+    """What an outcome carries besides its trials, as a JSON value.
+
+    JSON has no NaN and no infinity: a number that is one comes by name ("nan", "inf", "-inf"),
+    which ``float`` reads back.
+    """
     match outcome:
         case Timed():
             return {
-                "max_relative_error": outcome.max_relative_error,
-                "compile_ms": outcome.compile_ms,
+                "max_relative_error": _by_name(outcome.max_relative_error),
+                "compile_ms": _by_name(outcome.compile_ms),
                 "facts": dict(outcome.facts),
             }
         case Wrong():
             return {
-                "max_relative_error": outcome.max_relative_error,
+                "max_relative_error": _by_name(outcome.max_relative_error),
                 "first_bad_index": list(outcome.first_bad_index),
                 "message": outcome.message,
             }
         case CompileError() | ResourceError():
             return {"message": outcome.message}
         case Timeout():
-            return {"after_s": outcome.after_s}
+            return {"after_s": _by_name(outcome.after_s)}
         case Crash():
             return {"exit_code": outcome.exit_code, "message": outcome.message}
         case _:
             assert_never(outcome)
+
+
+def _by_name(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)

@@ -13,6 +13,9 @@ from api.schemas.types import Number, Timestamp, Whole
 MAX_TRIALS = 100_000
 MAX_MESSAGE = 20_000
 MAX_LOG = 100_000
+#: A day.
+MAX_COMPILE_MS = 86_400_000
+MAX_TIMEOUT_S = 86_400
 
 Facts = dict[str, Any]
 Version = Annotated[str, StringConstraints(min_length=1, max_length=100)]
@@ -65,20 +68,22 @@ class HeartbeatAnswer(BaseModel):
 
 
 class TimedDetail(Open):
-    """What a timed outcome carries besides its trials."""
+    """What a timed outcome carries besides its trials. What was right has an error that is a
+    number, and no compiler takes a day."""
 
-    max_relative_error: Real
-    compile_ms: Real
+    max_relative_error: Annotated[Number, Field(ge=0, le=1)]
+    compile_ms: Annotated[Number, Field(ge=0, le=MAX_COMPILE_MS)]
     facts: dict[str, str] = {}
 
 
 class TimedOutcome(Open):
-    """The candidate ran and was right; trials are nanoseconds on the device, in order."""
+    """The candidate ran and was right; trials are nanoseconds on the device, in order. Nothing
+    takes no time."""
 
     kind: Literal["timed"]
     detail: TimedDetail
     trials_ns: Annotated[
-        list[Annotated[Whole, Field(ge=0, lt=2**63)]], Field(min_length=1, max_length=MAX_TRIALS)
+        list[Annotated[Whole, Field(ge=1, lt=2**63)]], Field(min_length=1, max_length=MAX_TRIALS)
     ]
 
 
@@ -113,7 +118,7 @@ class RefusedOutcome(Open):
 class TimeoutDetail(Open):
     """After how long the candidate was killed."""
 
-    after_s: Annotated[Number, Field(ge=0)]
+    after_s: Annotated[Number, Field(ge=0, le=MAX_TIMEOUT_S)]
 
 
 class TimeoutOutcome(Open):

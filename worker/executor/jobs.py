@@ -144,11 +144,7 @@ def _array(value: Any, path: str, artifacts: Mapping[str, str]) -> ArrayFile:
 
 def outcome_to_result(outcome: Outcome) -> dict[str, Any]:
     """An outcome as a result carries it; NaN and infinities by name, since JSON has none."""
-    detail = {
-        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in outcome_detail(outcome).items()
-    }
-    result: dict[str, Any] = {"kind": outcome_kind(outcome), "detail": detail}
+    result: dict[str, Any] = {"kind": outcome_kind(outcome), "detail": outcome_detail(outcome)}
     if isinstance(outcome, Timed):
         result["trials_ns"] = list(outcome.trials_ns)
     return result

@@ -110,20 +110,22 @@ def outcome_from_json(value: dict[str, Any]) -> Outcome:
         case "timed":
             return Timed(
                 tuple(value["trials_ns"]),
-                value["max_relative_error"],
-                value["compile_ms"],
+                float(value["max_relative_error"]),
+                float(value["compile_ms"]),
                 dict(value["facts"]),
             )
         case "wrong":
             return Wrong(
-                value["max_relative_error"], tuple(value["first_bad_index"]), value["message"]
+                float(value["max_relative_error"]),
+                tuple(value["first_bad_index"]),
+                value["message"],
             )
         case "compile-error":
             return CompileError(value["message"])
         case "resource-error":
             return ResourceError(value["message"])
         case "timeout":
-            return Timeout(value["after_s"])
+            return Timeout(float(value["after_s"]))
         case "crash":
             return Crash(value["exit_code"], value["message"])
         case kind:

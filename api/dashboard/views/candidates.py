@@ -37,9 +37,9 @@ def outcome_view(found: StudiedMeasurement) -> OutcomeView:
     kind, detail = outcome_kind(outcome), outcome_detail(outcome)
     match kind:
         case "timed":
-            message = f"largest relative error {detail['max_relative_error']:.2g}"
+            message = f"largest relative error {float(detail['max_relative_error']):.2g}"
         case "timeout":
-            message = f"killed after {detail['after_s']:g} s"
+            message = f"killed after {float(detail['after_s']):g} s"
         case _:
             message = str(detail.get("message", ""))
     return OutcomeView(kind, message)

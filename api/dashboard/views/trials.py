@@ -53,8 +53,10 @@ class Distribution:
 
     @property
     def spread(self) -> float:
-        """The interquartile range over the median: dimensionless, 0 where all trials are alike."""
-        return (self.upper_quartile_ms - self.lower_quartile_ms) / self.median_ms
+        """The interquartile range over the median: dimensionless, 0 where all trials are alike or
+        take no time (a store may hold what is refused today)."""
+        width = self.upper_quartile_ms - self.lower_quartile_ms
+        return width / self.median_ms if self.median_ms > 0 else 0.0
 
 
 def distribution(trials_ns: Sequence[int], confidence: float = 0.95) -> Distribution:

@@ -81,7 +81,7 @@ def test_a_result_is_stored_once_however_often_it_is_sent(service, run):
 @pytest.mark.parametrize(
     "outcome",
     [
-        Timed((1, 2), float("nan"), 3.0, {"clock": "1"}), Wrong(float("inf"), (0, 2), "no"),
+        Timed((1, 2), 0.0, 3.0, {"clock": "1"}), Wrong(float("inf"), (0, 2), "no"),
         CompileError("line 1"), ResourceError("CL_OUT_OF_RESOURCES"), Timeout(2.5),
         Crash(-11, "Segmentation fault"),
     ],
