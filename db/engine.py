@@ -7,6 +7,7 @@ turns writer late fails at once instead of waiting for its turn.
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 import time
@@ -166,8 +167,8 @@ def _check_file(url: URL) -> None:
             raise store_error(url, "is a directory, not a database file", str(path / "nestmap.db"))
         if mode is not None and not stat.S_ISREG(mode):
             raise store_error(url, "is not a regular file", remedy)
-        with path.open("ab"):
-            pass
+        # What is measured and who may log in is the owner's alone; -wal and -shm get this mode too.
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
         raise store_error(url, message, remedy) from error

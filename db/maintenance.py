@@ -86,6 +86,7 @@ def back_up(url: URL, target: Path, progress: Callable[[int, int], None] | None 
     try:
         with tempfile.TemporaryDirectory(prefix=".nestmap-", dir=target.parent) as folder:
             part = Path(folder) / "copy"
+            part.touch(0o600)
             with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(part)) as new:
                 old.backup(new, pages=_PAGES_A_STEP, progress=told)
                 # A copy is one file: nobody should have to know of a -wal beside it.

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from mapper.errors import InputError, Problem
-from mapper.layer_spec import VGG16, VGG16_UNIQUE, LayerSpec
+from mapper.layer_spec import VGG16, LayerSpec
 
 _SUFFIX = ".json"
 
@@ -84,12 +84,23 @@ def is_layer_name(name: str) -> bool:
 
 
 def names_in_short() -> str:
-    """Every name, as ranges."""
-    names = [[row["name"] for row in _document(name)["layers"]] for name in layer_set_names()]
-    # The set has each configuration once; the network's other layers have names as well.
-    ranges = [f"{known[0]} to {known[-1]}" for known in (*names, list(VGG16))]
-    ranges.remove(f"{VGG16_UNIQUE[0]} to {VGG16_UNIQUE[-1]}")
-    return ", ".join(ranges)
+    """Every name, as ranges where numbers follow each other."""
+    return ", ".join(
+        f"{names[0]} to {names[-1]}" if _follow_each_other(names) else ", ".join(names)
+        for names in (_names(set_name) for set_name in layer_set_names())
+    )
+
+
+def _names(set_name: str) -> list[str]:
+    # A set has each configuration once; the other layers of VGG-16 have names as well.
+    if set_name == "vgg16":
+        return list(VGG16)
+    return [row["name"] for row in _document(set_name)["layers"]]
+
+
+def _follow_each_other(names: list[str]) -> bool:
+    numbers = [int(name.rpartition("/")[2]) for name in names]
+    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def _listed(name: str) -> LayerSpec | None:

@@ -378,8 +378,10 @@ class Lowering:
 
     def _new_term(self, term: IntTerm) -> Linear:
         low, high = self.bounds(term)
-        if low == high:
-            return Linear(low)
+        least, most = term_bounds(term, {}, self.domains)
+        # Not by a ceiling: that is what the model still has to enforce.
+        if least == most:
+            return Linear(least)
         match term:
             case IntConst(value):
                 return Linear(value)

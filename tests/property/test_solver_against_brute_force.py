@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from mapper.constraint_rules.evaluation import (
 from mapper.constraint_rules.predicate import (
     TRUE,
     CodeVariable,
+    IntTerm,
     LocalSizeVariable,
     ParameterVariable,
     Predicate,
@@ -174,6 +176,17 @@ def test_lowering_means_what_evaluation_means(predicate: Predicate, tables: bool
         assert solutions(space) == sorted(brute_force(space))
     finally:
         lowering.TABLE_ROWS = before
+
+
+@pytest.mark.parametrize(
+    ("term", "limit"),
+    [(X, 0), (Y, 1), (multiply(Y, Y), 1), (multiply(X, Y), 0), (add(X, multiply(Y, Y)), 1),
+     (add(multiply(X, Y), Y, Y), 2), (maximum(X, Y), 1)],
+    ids=str,
+)  # fmt: skip
+def test_a_limit_that_only_the_least_value_keeps_is_enforced(term: IntTerm, limit: int):
+    space = space_of(compare(Relation.LE, term, limit))
+    assert solutions(space) == sorted(brute_force(space)) != []
 
 
 @settings(max_examples=60)
