@@ -14,6 +14,8 @@ from pydantic import Field, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from mapper.plain_files import NotPlainFile, read_plain_file
+
 MAX_SECRET_BYTES = 64 * 1024
 PREFIX = "NESTMAP_"
 
@@ -94,9 +96,10 @@ class _NamedFiles(PydanticBaseSettingsSource):
             return None, field_name, False
         path = Path(name)
         try:
-            if path.stat().st_size > MAX_SECRET_BYTES:
-                raise ValueError(f"{variable}: {name} has more than {MAX_SECRET_BYTES} bytes")
-            return path.read_text(encoding="utf-8").strip(), field_name, False
+            text = read_plain_file(path, MAX_SECRET_BYTES).decode("utf-8")
+            return text.strip(), field_name, False
+        except NotPlainFile as error:
+            raise ValueError(f"{variable}: {name} {error}") from None
         except OSError as error:
             raise ValueError(f"{variable}: {name} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:

@@ -128,8 +128,10 @@ def _read_file(name: str, max_bytes: int, or_else: str) -> bytes:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             raise InputError(Problem(name, "is a directory", "", "a file"))
-        # A pipe is as good as a file (`<(…)` of a shell), a device may have no end.
-        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        # A pipe of a shell (`<(…)`) has its writer; one in a folder may wait for ever, and a device
+        # may have no end.
+        of_shell = stat.S_ISFIFO(mode) and path.parent in (Path("/dev/fd"), Path("/proc/self/fd"))
+        if not (stat.S_ISREG(mode) or of_shell):
             raise InputError(Problem(name, "is not a regular file", "", "a file"))
         with path.open("rb") as file:
             return file.read(max_bytes + 1)

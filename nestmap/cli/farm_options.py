@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from mapper.errors import InputError, Problem
+from mapper.plain_files import NotPlainFile, read_plain_file
 
 _MOST_BYTES = 64 * 1024
 
@@ -23,7 +24,8 @@ def option_or_environment(given: str | None, variable: str, default: str = "") -
     if not name:
         return default
     try:
-        with Path(name).open("rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8").strip()
+        return read_plain_file(Path(name), _MOST_BYTES).decode("utf-8").strip()
+    except NotPlainFile as error:
+        raise InputError(Problem(f"{variable}_FILE", str(error), name, "a regular file")) from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(Problem(f"{variable}_FILE", "cannot be read", name)) from error

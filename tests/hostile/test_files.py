@@ -1,4 +1,4 @@
-"""Files of the store are their owner's alone."""
+"""Files of the store are their owner's alone, and files that somebody names have an end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from api.settings import Settings as ServiceSettings
 from db.engine import address_of
 from db.maintenance import back_up
 from db.store import Store
+from mapper.errors import InputError
+from nestmap.cli.farm_options import option_or_environment
+from nestmap.subjects import load_subject
+from worker.agent.failures import AgentFailure
+from worker.agent.settings import secret
 
 
 @pytest.fixture(autouse=True)
@@ -29,3 +35,38 @@ def test_store_log_and_backup_can_be_read_by_nobody_else(tmp_path: Path):
         assert [oct(file.stat().st_mode & 0o777) for file in beside] == ["0o600"] * len(beside)
         back_up(address_of(path), tmp_path / "copy.sqlite3")
     assert (tmp_path / "copy.sqlite3").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture(params=["device without an end", "pipe without a writer", "folder", "too much"])
+def no_plain_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "it"
+    match request.param:
+        case "device without an end":
+            return Path("/dev/zero")
+        case "pipe without a writer":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case _:
+            path.write_bytes(b"x" * 200_000)
+    return path
+
+
+def test_no_setting_is_read_from_what_is_no_plain_small_file(
+    no_plain_file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for variable in ("NESTMAP_STORE_FILE", "NESTMAP_TOKEN_FILE"):
+        monkeypatch.setenv(variable, str(no_plain_file))
+    with pytest.raises(ValueError, match="NESTMAP_STORE_FILE"):
+        ServiceSettings()
+    with pytest.raises(AgentFailure, match=str(no_plain_file)):
+        secret(None, None, "NESTMAP_TOKEN")
+    with pytest.raises(InputError) as caught:
+        option_or_environment(None, "NESTMAP_TOKEN")
+    assert caught.value.problems[0].path == "NESTMAP_TOKEN_FILE"
+
+
+def test_a_program_is_not_waited_for_at_a_pipe_in_a_folder(tmp_path: Path):
+    os.mkfifo(tmp_path / "program.nest")
+    with pytest.raises(InputError, match="not a regular file"):
+        load_subject(str(tmp_path / "program.nest"))

@@ -14,6 +14,14 @@ _KEPT_LINES = 50
 _LINE_CHARACTERS = 400
 
 
+def printable(text: str) -> str:
+    """The text with what moves a terminal's cursor, or turns its writing around, as escapes."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
 class Announcer:
     """Prints events as they come; safe to use from several threads."""
 
@@ -31,7 +39,7 @@ class Announcer:
     def say(self, event: str, text: str, **fields: Any) -> None:
         """An event by its kebab-case name, with a sentence, and fields for programs."""
         now = time.time()
-        line = " ".join(text.split())[:_LINE_CHARACTERS]
+        line = printable(" ".join(text.split()))[:_LINE_CHARACTERS]
         clock = time.strftime("%H:%M:%S", time.localtime(now))
         if self._as_json:
             shown = json.dumps({"event": event, "at": round(now, 3), "text": line, **fields})

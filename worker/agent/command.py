@@ -10,7 +10,7 @@ from pathlib import Path
 
 from worker.agent import AGENT_VERSION
 from worker.agent.agent import Agent
-from worker.agent.announcing import Announcer
+from worker.agent.announcing import Announcer, printable
 from worker.agent.bench import Bench
 from worker.agent.executor_process import EXECUTOR
 from worker.agent.failures import AgentExit, AgentFailure
@@ -168,5 +168,5 @@ def main(arguments: Sequence[str] | None = None, executor_module: str = EXECUTOR
         if options.json:
             announcer.say("failed", str(failure), exit_code=int(failure.exit_code))
         else:
-            print(f"nestmap worker: {failure}", file=sys.stderr)
+            print(f"nestmap worker: {printable(str(failure))}", file=sys.stderr)
         return failure.exit_code

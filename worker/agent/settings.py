@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mapper.plain_files import read_plain_file
 from worker.agent.failures import AgentExit, AgentFailure
 
 _LARGEST_SECRET_BYTES = 16 * 1024
@@ -49,8 +50,7 @@ def secret(option: str | None, file: Path | None, variable: str) -> str:
             return ""
         file = Path(name)
     try:
-        with file.open("rb") as opened:
-            return opened.read(_LARGEST_SECRET_BYTES).decode("ascii").strip()
+        return read_plain_file(file, _LARGEST_SECRET_BYTES).decode("ascii").strip()
     except (OSError, ValueError) as error:
         raise AgentFailure(f"{file}: cannot be read: {error}", AgentExit.BAD_OPTIONS) from None
 
