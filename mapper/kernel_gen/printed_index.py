@@ -117,10 +117,12 @@ class Bounds:
         if kind == "cast":
             return self.sum_of(tree[1], scope)
         if kind == "?":
-            held = Scope(scope, facts=self.facts_of(tree[1], scope))
-            choices = (self.sum_of(tree[2], scope), self.sum_of(tree[3], scope))
-            atom: Atom = ("?", choices[0].key(), choices[1].key(), _facts_key(held.facts))
-            self.made_of[atom] = (choices[0], choices[1], tuple(held.facts))
+            asked = self.facts_of(tree[1], scope)
+            held, otherwise = self.sum_of(tree[2], scope), self.sum_of(tree[3], scope)
+            # What holds around the choice holds in it too.
+            around = [*asked, *(fact for place in scope.chain() for fact in place.facts)]
+            atom: Atom = ("?", held.key(), otherwise.key(), len(asked), _facts_key(around))
+            self.made_of[atom] = (held, otherwise, tuple(asked), tuple(around))
             return Sum({atom: 1}, 0)
         if len(tree) != 3 or kind in ("&", "<", ">="):
             raise NotRead(str(tree))
@@ -320,7 +322,7 @@ class Bounds:
             return ran
         made = self.made_of[atom]
         if atom[0] == "?":
-            held = self.within(made[0], made[2])
+            held = self.within(made[0], made[3])
             otherwise = self._plain(made[1], known)
             return min(held[0], otherwise[0]), max(held[1], otherwise[1])
         low, high = self._plain(made[0], known)

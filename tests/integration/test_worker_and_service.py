@@ -165,7 +165,10 @@ def test_result_of_a_lease_that_ran_out_counts_while_nobody_claimed_again(
 
 
 def test_service_takes_what_agents_of_protocol_1_send(farmed: Farmed) -> None:
-    """The bodies of release 0.1, byte by byte; a board is not updated with its server."""
+    """The bodies of release 0.1, byte by byte; a board is not updated with its server.
+
+    A right result whose error is no number was legal, but `compare` never gave one.
+    """
     sent = json.loads(GOLDEN_BODIES.read_text())
     farmed.propose(*["quick"] * len(sent["outcomes"]))
     admin = {"Authorization": f"Bearer {farmed.service.tokens['admin']}"}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mapper.plain_files import read_plain_file
 from worker.agent.failures import AgentExit, AgentFailure
 
 _LARGEST_SECRET_BYTES = 16 * 1024
@@ -50,9 +50,20 @@ def secret(option: str | None, file: Path | None, variable: str) -> str:
             return ""
         file = Path(name)
     try:
-        return read_plain_file(file, _LARGEST_SECRET_BYTES).decode("ascii").strip()
+        return _plain_file(file).decode("ascii").strip()
     except (OSError, ValueError) as error:
         raise AgentFailure(f"{file}: cannot be read: {error}", AgentExit.BAD_OPTIONS) from None
+
+
+def _plain_file(path: Path) -> bytes:
+    """As `mapper.plain_files` reads; the agent has the standard library alone."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("is not a regular file")
+        data = file.read(_LARGEST_SECRET_BYTES + 1)
+    if len(data) > _LARGEST_SECRET_BYTES:
+        raise OSError(f"has more than {_LARGEST_SECRET_BYTES} bytes")
+    return data
 
 
 def default_state() -> Path:

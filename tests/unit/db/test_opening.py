@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -110,10 +111,10 @@ def test_a_read_only_address_reads_and_refuses_to_write(tmp_path: Path):
 
 
 def test_permission_denied_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def deny(self: Path, *args: object, **kwargs: object) -> None:
+    def deny(*args: object, **kwargs: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", deny)
+    monkeypatch.setattr(os, "open", deny)
     with pytest.raises(StoreError, match=r"store\.db: cannot be written: Permission denied"):
         Store.open(tmp_path / "store.db")
 

@@ -63,6 +63,11 @@ RIGHT = {
     "a border loaded without a branch": "const index_t i = get_global_id(0);\n"
     "const int inside_1 = (i*2 - 3 >= 0) & (i*2 - 3 < 16);\n"
     "const float loaded_1 = g_x[(inside_1 ? i*2 - 3 : 0)];\ng_y[i] = loaded_1;",
+    "a guard around a choice": "if ((index_t)get_global_id(0) < 1) {\n"
+    "const index_t i = get_global_id(0);\nfor (index_t j = 0; j < 200; ++j) {\n"
+    "for (index_t k = 0; k < 200; ++k) {\nfor (index_t m = 0; m < 200; ++m) {\n"
+    "const int inside_1 = (j + k + m - 1 >= 0) & (j + k + m - 1 < 16);\n"
+    "g_y[0] = g_x[(inside_1 ? i + j + k + m - 1 : 0)];\n}\n}\n}\n}",
     "a number behind conditions on its digits": "const index_t f = get_global_id(0);\n"
     "for (index_t r = 0; r < 9; ++r) {\n"
     "const int inside_1 = (f/8 + r/3 - 1 >= 0) & (f/8 + r/3 - 1 < 2) & ((f/2)%4 + r%3 - 1 >= 0) "
