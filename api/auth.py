@@ -146,6 +146,11 @@ class Authenticator:
             self._cache.popitem(last=False)
         return principal
 
+    async def still_admits(self, request: Request) -> bool:
+        """Whether the token of a request that was let in is still valid, whatever is cached."""
+        token = token_of(request)
+        return token is not None and await self._verify(token) is not None
+
     def check_failures(self, address: str) -> None:
         """ProblemError 429 if the address has failed too often to try anything."""
         self._failures.check(address)

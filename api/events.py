@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
+from api.auth import Principal
 from api.bells import heard
 from api.services import Services
 from api.streaming import comment, event
@@ -13,20 +14,33 @@ from db.farm.run_records import Run
 
 PAGE = 500
 RETRY_MS = 2_000
+#: How often a listener's token is looked up again.
+_ADMIT_S = 1.0
 
 
-async def run_events(services: Services, run_id: str, after: int) -> AsyncIterator[bytes]:
-    """Events of a run with ids above ``after``, until the run has ended or the service stops.
+async def run_events(
+    services: Services,
+    run_id: str,
+    after: int,
+    principal: Principal,
+    still_admitted: Callable[[], Awaitable[bool]],
+) -> AsyncIterator[bytes]:
+    """Events of a run with ids above ``after``, until the run has ended, the listener's token has
+    or the service stops.
 
     Heartbeats are comments. An event ``gap`` says that some were dropped for good: read the run
     anew. An event ``end`` is the last one. Raises ``AbsentError`` for an unknown run.
     """
     settings, loop = services.settings, asyncio.get_running_loop()
-    with services.streams.one_more(), services.bells.listening(run_id) as bell:
-        said_at = loop.time()
+    with services.streams.one_more(principal.id), services.bells.listening(run_id) as bell:
+        said_at = admitted_at = loop.time()
         yield f"retry: {RETRY_MS}\n\n".encode()
         while not services.stopping:
             bell.clear()
+            if loop.time() - admitted_at >= _ADMIT_S:
+                admitted_at = loop.time()
+                if not await still_admitted():
+                    return
             # The run first: what happens after this is seen in the events.
             run = await services.database(services.farm.runs.run, run_id)
             page = await services.database(services.farm.events.events_after, run_id, after, PAGE)
@@ -45,7 +59,7 @@ async def run_events(services: Services, run_id: str, after: int) -> AsyncIterat
             if loop.time() - said_at >= settings.event_heartbeat_s:
                 said_at = loop.time()
                 yield comment("still here")
-            await heard(bell, min(settings.event_poll_s, settings.event_heartbeat_s))
+            await heard(bell, min(settings.event_poll_s, settings.event_heartbeat_s, _ADMIT_S))
 
 
 async def nothing_more(services: Services, run: Run, after: int) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from api.auth import Principal
 from api.schemas.measurements import MeasurementDocument
 from api.services import Services
 from api.streaming import NDJSON, line
@@ -66,10 +67,10 @@ MEDIA_TYPES = {
 
 
 async def exported(
-    services: Services, selection: Selection, format_: ExportFormat
+    services: Services, principal: Principal, selection: Selection, format_: ExportFormat
 ) -> AsyncIterator[bytes]:
     """The file in pieces, a page of measurements each; memory does not grow with its length."""
-    with services.streams.one_more():
+    with services.streams.one_more(principal.id):
         writer = _WRITERS[format_]
         first = True
         yield writer.head

@@ -40,7 +40,9 @@ class Services:
         self.logger = logger
         self.database = Database(settings.database_threads)
         self.bells = Bells()
-        self.streams = OpenStreams(settings.max_streams, metrics.open_streams)
+        self.streams = OpenStreams(
+            settings.max_streams, settings.max_streams_each, metrics.open_streams
+        )
         self.solving = Solving(solver, farm.store, self.database, metrics, settings.solve_time_s)
         self.operations = Operations(farm, self.solving, self.database, logger)
         self.sweeper = Sweeper(farm, self.database, self.bells, metrics, settings, logger, ring)

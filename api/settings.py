@@ -59,7 +59,9 @@ class Settings(BaseSettings):
     event_heartbeat_s: float = Field(default=15.0, ge=0.05, le=300)
     """How often an open event stream gets a comment, so that proxies keep it open."""
     max_streams: int = Field(default=200, ge=1, le=100_000)
-    """Most event streams and exports open at once."""
+    """Most event streams, exports and streams of mappings open at once."""
+    max_streams_each: int = Field(default=20, ge=1, le=100_000)
+    """The same of one token."""
 
     solver_requests_per_minute: int = Field(default=600, ge=1, le=1_000_000)
     """Requests of one token that a solver has to work on before it is told to wait; of each

@@ -7,6 +7,7 @@ before. A reader that goes away cancels the producer at once, not at its next pi
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any
@@ -102,22 +103,28 @@ def comment(text: str) -> bytes:
 
 
 class OpenStreams:
-    """Counts the streams that are open and refuses more than there may be."""
+    """Counts the streams that are open and refuses more than there may be, of one token and in
+    all."""
 
-    def __init__(self, most: int, gauge: Gauge) -> None:
+    def __init__(self, most: int, most_each: int, gauge: Gauge) -> None:
         self._most = most
+        self._most_each = most_each
         self._gauge = gauge
-        self._open = 0
+        self._open: Counter[str] = Counter()
 
     @contextmanager
-    def one_more(self) -> Iterator[None]:
-        """Room for one; ProblemError 503 if there is none."""
-        if self._open >= self._most:
+    def one_more(self, who: str) -> Iterator[None]:
+        """Room for one of this token's id; ProblemError 429 or 503 if there is none."""
+        if self._open[who] >= self._most_each:
+            detail = f"{self._most_each} streams of this token are open"
+            raise ProblemError("too-many-requests", detail, headers=RETRY_SOON)
+        if self._open.total() >= self._most:
             raise ProblemError("unavailable", f"{self._most} streams are open", headers=RETRY_SOON)
-        self._open += 1
-        self._gauge.set(self._open)
+        self._open[who] += 1
+        self._gauge.set(self._open.total())
         try:
             yield
         finally:
-            self._open -= 1
-            self._gauge.set(self._open)
+            self._open[who] -= 1
+            self._open += Counter()  # forgets whoever has none
+            self._gauge.set(self._open.total())

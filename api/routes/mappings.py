@@ -98,7 +98,9 @@ async def list_mappings(query: MappingsQuery, services: ServicesOf) -> dict[str,
     holds_program=True, response_class=Response,
     responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
 )  # fmt: skip
-async def stream_mappings(query: StreamQuery, services: ServicesOf, request: Request) -> Response:
+async def stream_mappings(
+    query: StreamQuery, services: ServicesOf, principal: PrincipalOf, request: Request
+) -> Response:
     """NDJSON. The last line has `end`, or `problem` where there is no more of it; a stream
     without either was cut off. A reader that stops makes the solver wait."""
     asked = await services.solving.request_of("mappings", query)
@@ -108,7 +110,7 @@ async def stream_mappings(query: StreamQuery, services: ServicesOf, request: Req
     instance: str = request.state.request_id
 
     async def lines() -> AsyncIterator[bytes]:
-        with services.streams.one_more():
+        with services.streams.one_more(principal.id):
             begun_already = False
             try:
                 async with services.solving.stream(asked, limits) as stream:

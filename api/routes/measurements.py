@@ -145,7 +145,10 @@ async def list_measurements(
     response_class=Response,
 )  # fmt: skip
 async def export_measurements(
-    filters: Annotated[ExportFilters, Query()], request: Request, services: ServicesOf
+    filters: Annotated[ExportFilters, Query()],
+    request: Request,
+    services: ServicesOf,
+    principal: PrincipalOf,
 ) -> Response:
     """CSV, JSON, NDJSON, or T4 as Kernel Tuner writes and reads it. A file of JSON or T4 that
     does not end in a bracket was cut off."""
@@ -153,7 +156,7 @@ async def export_measurements(
     request.state.waits = True
     suffix = {ExportFormat.T4: "t4.json"}.get(filters.format, filters.format.value)
     headers = {"Content-Disposition": f'attachment; filename="measurements.{suffix}"'}
-    pieces = await begun(exported(services, selection, filters.format))
+    pieces = await begun(exported(services, principal, selection, filters.format))
     return Stream(pieces, MEDIA_TYPES[filters.format], headers)
 
 

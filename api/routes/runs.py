@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query, Request
@@ -216,6 +217,7 @@ async def watch_run(
     run_id: RunPath,
     request: Request,
     services: ServicesOf,
+    principal: PrincipalOf,
     after: Annotated[int, Query(ge=0, lt=2**63, description="The last event heard")] = 0,
     last_event_id: Annotated[
         str | None, Header(alias="Last-Event-ID", pattern="^[0-9]{1,18}$")
@@ -229,4 +231,7 @@ async def watch_run(
     if await nothing_more(services, run, after):
         return Response(status_code=204)
     request.state.waits = True
-    return Stream(await begun(run_events(services, run_id, after)), EVENT_STREAM)
+    events = run_events(
+        services, run_id, after, principal, partial(services.authenticator.still_admits, request)
+    )
+    return Stream(await begun(events), EVENT_STREAM)

@@ -72,7 +72,7 @@ from db.farm.statements import (
     waiting_boards,
 )
 from db.farm.states import AttemptEnd, BoardState, EventKind, JobKind, JobState, RunState
-from db.farm.tables import JobAttemptRow, JobRow, RunRow
+from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunRow
 from db.transactions import Transactions
 from mapper.errors import InputError, Problem
 
@@ -306,8 +306,8 @@ class Jobs:
         """Keep a lease for ``lease_s`` more seconds from now.
 
         A lease that ran out is taken back if nobody has claimed the job since. ``cancel`` in
-        the answer: the run is ending. Raises ``StaleLease`` and ``AbsentError``, also for a job
-        that is not of ``board_id``, where that is given.
+        the answer: the run is ending, or the board is disabled. Raises ``StaleLease`` and
+        ``AbsentError``, also for a job that is not of ``board_id``, where that is given.
         """
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
         shown = shown_text(stage, 200)
@@ -320,12 +320,12 @@ class Jobs:
             with self._transactions.look() as connection:
                 kept = connection.execute(KEEP_LEASE_AT_ONCE, beat).one_or_none()
             if kept is not None:
-                return Heartbeat(until, kept.run_state is not None and _is_ending(kept.run_state))
+                return Heartbeat(until, _is_unwanted(kept.run_state, kept.board_state))
         # One that a crash of the database forgets ends a lease early, which loses no job.
         with self._transactions.write(durable=False) as session:
             kept = session.execute(KEEP_LEASE, beat).one_or_none()
             if kept is not None:
-                return Heartbeat(until, kept.run_state is not None and _is_ending(kept.run_state))
+                return Heartbeat(until, _is_unwanted(kept.run_state, kept.board_state))
             may_lease = _lock_board_of_lapsed(session, lease, board_id)
             job = lock_job(session, lease.job_id)
             require_newest(job, lease)
@@ -335,7 +335,9 @@ class Jobs:
                     raise _no_longer_held(job)
                 attempt.ending, attempt.ended_at, attempt.reason = None, None, ""
             job.state, job.lease_until, job.stage = JobState.LEASED, until, shown
-            return Heartbeat(until, _run_is_ending(session, job.run_id))
+            run_state = session.scalar(select(RunRow.state).where(RunRow.id == job.run_id))
+            board_state = session.scalar(select(BoardRow.state).where(BoardRow.id == job.board_id))
+            return Heartbeat(until, _is_unwanted(run_state, board_state))
 
     def fail(
         self,
@@ -473,10 +475,11 @@ def _job(session: Session, job_id: str, now: datetime) -> Job:
     return job_of(row)
 
 
-def _run_is_ending(session: Session, run_id: str | None) -> bool:
-    if run_id is None:
-        return False
-    return _is_ending(session.execute(select(RunRow.state).where(RunRow.id == run_id)).scalar_one())
+def _is_unwanted(run_state: str | None, board_state: str | None) -> bool:
+    """Whether nobody wants the result of a job of such a run on such a board."""
+    if board_state == BoardState.DISABLED:
+        return True
+    return run_state is not None and _is_ending(run_state)
 
 
 def _is_ending(run_state: str) -> bool:

@@ -18,8 +18,8 @@ from db.farm.lifecycle import add_event, finish_job, set_state, settle, tried
 from db.farm.proposals import check_proposal, other_device_study, store_proposal
 from db.farm.rows import job_of, run_of
 from db.farm.run_records import Proposal
-from db.farm.states import EventKind, JobKind, JobState, RunState
-from db.farm.tables import JobRow, RunRow
+from db.farm.states import BoardState, EventKind, JobKind, JobState, RunState
+from db.farm.tables import BoardRow, JobRow, RunRow
 from db.tables import MeasurementRow
 from db.transactions import Transactions, insert_if_absent
 from mapper.errors import Problem, StoreError
@@ -102,7 +102,8 @@ class Results:
         ``facts`` are the device's at the measurement: where they contradict those of the study
         (another driver, say), the measurement goes to a study of that device. ``started_at`` is
         the board's clock; it is moved to lie between claim and now. A measurement that comes
-        while its run is being cancelled is kept. With ``board_id`` the job must be that board's.
+        while its run is being cancelled is kept. With ``board_id`` the job must be that board's,
+        and ``ConflictError`` says that the board is disabled: what it finds is not wanted.
         """
         checked_json("facts", facts, MAX_FACTS_BYTES)
         columns = encode_outcome(outcome)
@@ -115,6 +116,8 @@ class Results:
             job, run = held.job, _of_run(held.run)
             if held.repeat:
                 return _finished(job, run, now, repeated=True)
+            if board_id is not None:
+                _require_in_service(session, board_id)
             began = held.claimed_at if started_at is None else started_at
             row = {
                 "study_id": other_device_study(session, run, job, held.device, facts, now),
@@ -153,6 +156,14 @@ def _held(session: Session, lease: Lease, kind: JobKind, board_id: str | None = 
     if held.job.kind != kind:
         raise ConflictError(Problem("job", "is of another kind", held.job.kind, allowed=kind))
     return held
+
+
+def _require_in_service(session: Session, board_id: str) -> None:
+    board = session.get_one(BoardRow, board_id)
+    if board.state == BoardState.DISABLED:
+        raise ConflictError(
+            Problem("device", "is disabled, so its results are not taken", board.reason)
+        )
 
 
 def _of_run(run: RunRow | None) -> RunRow:

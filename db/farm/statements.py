@@ -307,6 +307,10 @@ KEEP_LEASE = (
     .values(lease_until=bindparam("until"), stage=bindparam("new_stage"))
     .returning(
         select(_runs.c.state).where(_runs.c.id == _job.run_id).scalar_subquery().label("run_state"),
+        select(_board.state)
+        .where(_board.id == _job.board_id)
+        .scalar_subquery()
+        .label("board_state"),
     )
 )
 

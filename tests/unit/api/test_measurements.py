@@ -210,7 +210,7 @@ def test_no_more_streams_are_open_than_there_may_be(tmp_path):
 
     service = Service(tmp_path, Settings(max_streams=1))
     streams = service.app.state.services.streams
-    with streams.one_more():
+    with streams.one_more("somebody else"):
         answer = service.user.get("/v1/measurements/export")
     assert (answer.status_code, answer.json()["type"]) == (503, "/problems/unavailable")
     assert answer.headers["retry-after"] == "1"
