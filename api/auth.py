@@ -13,6 +13,7 @@ import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from http.cookies import CookieError, SimpleCookie
@@ -68,6 +69,8 @@ class Principal:
 
 
 ANONYMOUS = None
+#: The id of the token that the request under way was let in with; tasks that it starts inherit it.
+ASKING: ContextVar[str] = ContextVar("ASKING", default="")
 
 
 class Authenticator:
@@ -109,6 +112,7 @@ class Authenticator:
         named = request.path_params.get("device_id")
         if principal.role is Role.DEVICE and named is not None and named != principal.device_id:
             raise ProblemError("forbidden", "the token is of another device")
+        ASKING.set(principal.id)
         return principal
 
     async def principal_of(self, request: Request) -> Principal | None:

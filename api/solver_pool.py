@@ -3,6 +3,10 @@
 Nothing here imports the solver. Children are started as ``python -m nestmap.tasks``; each keeps
 the spaces that it has derived, so that a request goes to a child that knows its subject where
 one is free. A child that dies costs its request a typed error and is replaced at once.
+
+Children go round between those who ask: of all that wait the one who holds fewest is next, nobody
+holds more than ``children``, and who holds none while others hold all gets one that is started for
+that, so that no patience of one user is another's delay.
 """
 
 from __future__ import annotations
@@ -11,14 +15,14 @@ import asyncio
 import contextlib
 import hashlib
 import json
-from collections import deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from api.solver_child import ChildGoneError, SolverChild
-from api.solver_problems import SolverLimits, SolverProblem, pool_problem
+from api.solver_problems import SolverLimits, SolverProblem, own_queue_full, pool_problem
 
 __all__ = ["Answer", "PoolSettings", "SolverLimits", "SolverPool", "SolverProblem", "SolverStream"]
 
@@ -28,17 +32,23 @@ _START_ATTEMPTS = 3
 _START_AGAIN_S = 0.5
 _SEND_ATTEMPTS = 3
 _POLL_S = 0.01
+#: So long somebody without a child waits for one of others' before one more is started.
+_PATIENCE_S = 0.5
+_ROOM_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """``children`` processes; at most ``most_waiting`` requests wait, each at most ``wait_s``.
+    """``children`` processes, and up to ``most_extra`` while somebody without one waits; at most
+    ``most_waiting`` requests wait, ``most_waiting_each`` of one asker, each at most ``wait_s``.
 
     ``most_items`` bounds what :meth:`SolverPool.ask` collects; a stream has no such bound.
     """
 
     children: int = 2
+    most_extra: int = 4
     most_waiting: int = 64
+    most_waiting_each: int = 16
     wait_s: float = 30.0
     most_items: int = 10_000
     limits: SolverLimits = field(default_factory=SolverLimits)
@@ -57,6 +67,7 @@ class _Waiting:
     """A request without a child."""
 
     affinity: str
+    who: str
     child: asyncio.Future[SolverChild] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -102,7 +113,11 @@ class SolverPool:
         self._command = command
         self._idle: list[SolverChild] = []
         self._all: set[SolverChild] = set()
-        self._waiting: deque[_Waiting] = deque()
+        #: Those of ``_all`` that were told to leave and are not replaced.
+        self._leaving: set[SolverChild] = set()
+        self._waiting: list[_Waiting] = []
+        #: How many children work for whom.
+        self._held: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._number = 0
         self._starting = 0
@@ -136,10 +151,7 @@ class SolverPool:
     async def close(self) -> None:
         """Refuse what waits, stop what runs, end every child."""
         self._closed = True
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.child.done():
-                waiting.child.set_exception(pool_problem("closed", "the service is stopping"))
+        self._refuse_waiting(pool_problem("closed", "the service is stopping"))
         idle, self._idle = self._idle, []
         await asyncio.gather(*(child.close() for child in idle))
         await asyncio.gather(*(child.kill() for child in list(self._all)))
@@ -166,13 +178,15 @@ class SolverPool:
         request: Mapping[str, Any],
         limits: SolverLimits | None = None,
         progress: Callable[[dict[str, Any]], None] | None = None,
+        who: str = "",
     ) -> Answer:
         """All items of a request and its end. SolverProblem where there is no answer.
 
-        Cancelling the task stops the child's work within a second.
+        ``who`` asks: children go round between different ones. Cancelling the task stops the
+        child's work within a second.
         """
         items: list[dict[str, Any]] = []
-        async with self.stream(request, limits) as stream:
+        async with self.stream(request, limits, who) as stream:
             async for kind, value in stream:
                 if kind == "progress":
                     if progress is not None:
@@ -185,49 +199,68 @@ class SolverPool:
                 items.append(value)
             return Answer(items, stream.end or {})
 
+    async def ask_when_free(
+        self, request: Mapping[str, Any], limits: SolverLimits | None = None, who: str = ""
+    ) -> Answer:
+        """As :meth:`ask`, however long there is no room for it."""
+        while True:
+            try:
+                return await self.ask(request, limits, who=who)
+            except SolverProblem as problem:
+                if problem.reason != "full":
+                    raise
+                await asyncio.sleep(_ROOM_AGAIN_S)
+
     @contextlib.asynccontextmanager
     async def stream(
-        self, request: Mapping[str, Any], limits: SolverLimits | None = None
+        self, request: Mapping[str, Any], limits: SolverLimits | None = None, who: str = ""
     ) -> AsyncIterator[SolverStream]:
         """The replies to a request one by one; leaving the context early stops the work."""
-        child = await self._begun(request, limits or self._settings.limits)
+        child = await self._begun(request, limits or self._settings.limits, who)
         stream = SolverStream(child)
         try:
             yield stream
         finally:
-            self._give_back(child, stream.over)
+            self._give_back(child, stream.over, who)
 
-    async def _begun(self, request: Mapping[str, Any], limits: SolverLimits) -> SolverChild:
+    async def _begun(
+        self, request: Mapping[str, Any], limits: SolverLimits, who: str
+    ) -> SolverChild:
         """A child that has got the request."""
         affinity = affinity_of(request)
         for _ in range(_SEND_ATTEMPTS):
-            child = await self._take(affinity)
+            child = await self._take(affinity, who)
             self._number += 1
             try:
                 await child.send(self._number, request, limits, affinity)
                 return child
             except ChildGoneError:
-                self._give_back(child, over=True)
+                self._give_back(child, True, who)
             except SolverProblem:
-                self._give_back(child, over=True)
+                self._give_back(child, True, who)
                 raise
             except BaseException:
-                self._give_back(child, over=False)
+                self._give_back(child, False, who)
                 raise
         raise pool_problem("start", "solver processes end before they take a request")
 
-    async def _take(self, affinity: str) -> SolverChild:
+    async def _take(self, affinity: str, who: str) -> SolverChild:
         """A free child, at best one that knows the subject."""
         if self._closed:
             raise pool_problem("closed", "the service is stopping")
         if self._broken is not None:
             self._spawn()
-        if self._idle and not self._waiting:
+        if self._idle and self._may_hold_more(who):
+            # Whoever waits beside an idle child holds all that one asker may.
+            self._held[who] += 1
             return self._pick(affinity)
+        if sum(waiting.who == who for waiting in self._waiting) >= self._settings.most_waiting_each:
+            raise own_queue_full(self._settings.most_waiting_each)
         if len(self._waiting) >= self._settings.most_waiting:
             raise pool_problem("full", "every solver process is busy and the queue is full")
-        waiting = _Waiting(affinity)
+        waiting = _Waiting(affinity, who)
         self._waiting.append(waiting)
+        asyncio.get_running_loop().call_later(_PATIENCE_S, self._start_extra)
         try:
             async with asyncio.timeout(self._settings.wait_s):
                 return await waiting.child
@@ -243,8 +276,17 @@ class SolverPool:
             self._waiting.remove(waiting)
         future = waiting.child
         if future.done() and not future.cancelled() and future.exception() is None:
+            self._let_go(waiting.who)
             self._offer(future.result())
         return pool_problem("full", message)
+
+    def _may_hold_more(self, who: str) -> bool:
+        return self._held[who] < self._settings.children
+
+    def _let_go(self, who: str) -> None:
+        self._held[who] -= 1
+        if not self._held[who]:
+            del self._held[who]
 
     def _pick(self, affinity: str) -> SolverChild:
         # Without one that knows the subject, the one that would forget least.
@@ -253,22 +295,49 @@ class SolverPool:
         return chosen
 
     def _offer(self, child: SolverChild) -> None:
-        """Give a free child to the request that has waited longest, or let it wait."""
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.child.done():
-                waiting.child.set_result(child)
-                return
+        """Let a free child, and others that are free, work for whoever is next."""
         # It may have ended since: then it has been replaced.
         if child.alive:
             self._idle.append(child)
+        self._serve()
 
-    def _give_back(self, child: SolverChild, over: bool) -> None:
+    def _serve(self) -> None:
+        """Give idle children to those who hold fewest, of these to who has waited longest; those
+        beyond the usual number leave where one is idle even so."""
+        while self._idle:
+            may = [one for one in self._waiting if self._may_hold_more(one.who)]
+            if not may:
+                break
+            chosen = min(may, key=lambda one: self._held[one.who])
+            self._waiting.remove(chosen)
+            if not chosen.child.done():
+                self._held[chosen.who] += 1
+                chosen.child.set_result(self._pick(chosen.affinity))
+        while len(self._idle) > 1 and self._usable > self._settings.children:
+            child = min(self._idle, key=lambda one: one.known)
+            self._idle.remove(child)
+            self._leaving.add(child)
+            self._run(child.close())
+
+    @property
+    def _usable(self) -> int:
+        return len(self._all) - len(self._leaving)
+
+    def _start_extra(self) -> None:
+        """One more child where somebody waits who has none."""
+        without = {one.who for one in self._waiting if not self._held[one.who]}
+        most = self._settings.children + self._settings.most_extra
+        if len(without) > self._starting and self._usable + self._starting < most:
+            self._start_another()
+
+    def _give_back(self, child: SolverChild, over: bool, who: str) -> None:
         """A request is over, or nobody wants the rest of its answer."""
+        self._let_go(who)
         if over and child.alive and not self._closed:
             self._offer(child)
         else:
             self._run(self._stopped(child, over))
+            self._serve()  # somebody may hold one more now
 
     async def _stopped(self, child: SolverChild, over: bool) -> None:
         if child.alive and not over and not self._closed:
@@ -285,14 +354,19 @@ class SolverPool:
         self._all.discard(child)
         with contextlib.suppress(ValueError):
             self._idle.remove(child)
-        if not self._closed:
+        if child in self._leaving:
+            self._leaving.discard(child)
+        elif not self._closed:
             self.deaths += 1
             self._spawn()
 
     def _spawn(self) -> None:
-        if len(self._all) + self._starting < self._settings.children:
-            self._starting += 1
-            self._run(self._start_one())
+        if self._usable + self._starting < self._settings.children:
+            self._start_another()
+
+    def _start_another(self) -> None:
+        self._starting += 1
+        self._run(self._start_one())
 
     async def _start_one(self) -> None:
         """Put one more child to work; after some attempts whoever waits is told."""
@@ -318,10 +392,13 @@ class SolverPool:
         finally:
             self._starting -= 1
         if not self._all and self._broken is not None:
-            while self._waiting:
-                waiting = self._waiting.popleft()
-                if not waiting.child.done():
-                    waiting.child.set_exception(self._broken)
+            self._refuse_waiting(self._broken)
+
+    def _refuse_waiting(self, problem: SolverProblem) -> None:
+        refused, self._waiting = self._waiting, []
+        for waiting in refused:
+            if not waiting.child.done():
+                waiting.child.set_exception(problem)
 
     def _run(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -75,6 +75,12 @@ def pool_problem(reason: str, message: str) -> SolverProblem:
     return SolverProblem("unavailable", message, (), reason)
 
 
+def own_queue_full(most: int) -> SolverProblem:
+    """Whoever asks has enough questions in the queue."""
+    detail = f"{most} requests with this token wait for a solver"
+    return SolverProblem("too-many-requests", detail, (), "full")
+
+
 def problem_of_reply(reply: Mapping[str, Any]) -> SolverProblem:
     """The ``problem`` of a child as an error; whatever is not as promised is left out."""
     listed = reply.get("problems")

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from api.auth import ASKING
 from api.database import Database
 from api.observing import Metrics
 from api.problems import ProblemError
 from api.schemas.solving import About, StoredSubject
-from api.solver_pool import Answer, SolverLimits, SolverPool, SolverProblem, SolverStream
+from api.solver_pool import Answer, SolverLimits, SolverPool, SolverProblem
 from mapper.errors import InputError, Problem
 
 #: Fields of a body that are the API's own; the rest goes to the child as it is.
 _OWN_FIELDS = frozenset({"time_limit_s", "cursor", "limit", "number", "subject"})
 #: Beside the wall time a child has processor time for this many busy threads.
 _THREADS = 2.0
+#: Mappings that are found before a reader has taken those before, and how long it may stand still
+#: until its child is given back.
+_AHEAD = 16
+_STALLED_S = 5.0
 
 
 class Solving:
@@ -58,19 +64,75 @@ class Solving:
     async def ask(self, request: Mapping[str, Any], limits: SolverLimits) -> Answer:
         """The whole answer. SolverProblem where there is none."""
         with self._counted(str(request["kind"])):
-            return await self._pool.ask(request, limits)
+            return await self._pool.ask(request, limits, who=ASKING.get())
 
-    @asynccontextmanager
-    async def stream(
+    async def mappings(
         self, request: Mapping[str, Any], limits: SolverLimits
-    ) -> AsyncIterator[SolverStream]:
-        """The answer as it is found; leaving the block stops the child's work."""
-        with self._counted(str(request["kind"])):
-            async with self._pool.stream(request, limits) as stream:
-                yield stream
+    ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
+        """``("item", …)`` of a request for mappings as they are found, and its ``("end", …)``.
+
+        A reader that stands still gives its child back after some seconds; when it reads on, a
+        child goes on behind what was read. All of them together have the time of ``limits``.
+        Closing the generator stops the work.
+        """
+        count, left_s = 0, limits.wall_s
+        while True:
+            part = _Part()
+            rest = {**request, "after": count} if count else dict(request)
+            if "limit" in request:
+                rest["limit"] = request["limit"] - count
+            pump = asyncio.create_task(self._pump(rest, replace(limits, wall_s=left_s), part))
+            try:
+                while (item := await part.found.get()) is not None:
+                    part.room.release()
+                    count += 1
+                    yield "item", item
+                end = await pump
+            finally:
+                pump.cancel()
+                await asyncio.wait([pump])
+            if end is not None:
+                yield "end", {**end, "count": count}
+                return
+            left_s = max(left_s - part.used_s, 0.001)
+
+    async def _pump(
+        self, request: Mapping[str, Any], limits: SolverLimits, part: _Part
+    ) -> dict[str, Any] | None:
+        """Put what a child finds where it is read; its end, or None where nobody reads."""
+        loop = asyncio.get_running_loop()
+        try:
+            with self._counted(str(request["kind"])):
+                async with self._pool.stream(request, limits, ASKING.get()) as stream:
+                    began = loop.time()
+                    async for kind, value in stream:
+                        if kind != "item":
+                            continue
+                        if part.room.locked():
+                            try:
+                                async with asyncio.timeout(_STALLED_S):
+                                    await part.room.acquire()
+                            except TimeoutError:
+                                part.used_s = loop.time() - began - _STALLED_S
+                                return None
+                        else:
+                            await part.room.acquire()
+                        part.found.put_nowait(value)
+                    return stream.end
+        finally:
+            part.found.put_nowait(None)
 
     def _counted(self, kind: str) -> _Counted:
         return _Counted(self._metrics, kind)
+
+
+class _Part:
+    """What one child finds for a stream: what is not read yet, with an end, and room for more."""
+
+    def __init__(self) -> None:
+        self.found: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self.room = asyncio.Semaphore(_AHEAD)
+        self.used_s = 0.0
 
 
 class _Counted:
@@ -102,5 +164,6 @@ def digest_of(request: Mapping[str, Any]) -> str:
 
 def as_problem(error: SolverProblem) -> ProblemError:
     """A refusal of the solver as the client gets it."""
-    headers = {"Retry-After": "1"} if error.slug == "unavailable" else None
+    soon = error.reason == "full" or error.slug == "unavailable"
+    headers = {"Retry-After": "1"} if soon else None
     return ProblemError(error.slug, error.detail, error.errors, headers, **error.more)

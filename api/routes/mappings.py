@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import Request
@@ -102,7 +103,8 @@ async def stream_mappings(
     query: StreamQuery, services: ServicesOf, principal: PrincipalOf, request: Request
 ) -> Response:
     """NDJSON. The last line has `end`, or `problem` where there is no more of it; a stream
-    without either was cut off. A reader that stops makes the solver wait."""
+    without either was cut off. A reader that stops for some seconds gives its solver back, and
+    gets the rest when it reads on."""
     asked = await services.solving.request_of("mappings", query)
     if query.limit is not None:
         asked["limit"] = query.limit
@@ -113,12 +115,10 @@ async def stream_mappings(
         with services.streams.one_more(principal.id):
             begun_already = False
             try:
-                async with services.solving.stream(asked, limits) as stream:
-                    async for kind, value in stream:
-                        if kind == "item":
-                            yield line(value)
-                            begun_already = True
-                    yield line({"end": stream.end})
+                async with aclosing(services.solving.mappings(asked, limits)) as found:
+                    async for kind, value in found:
+                        yield line(value if kind == "item" else {"end": value})
+                        begun_already = True
             except SolverProblem as error:
                 if not begun_already:
                     raise

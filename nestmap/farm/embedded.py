@@ -28,7 +28,7 @@ def _silent(what: str, how: str) -> None:
 
 
 class EmbeddedRunner:
-    """Claims ``propose`` and ``solve`` jobs and works on them, ``at_once`` of them at a time.
+    """Claims jobs of these kinds and works on them, ``at_once`` of them at a time.
 
     Start it with :meth:`run` as a task of the loop that the pool belongs to, and cancel that
     task to stop: jobs under way are given back.
@@ -39,12 +39,14 @@ class EmbeddedRunner:
         farm: Farm,
         pool: SolverPool,
         *,
+        kinds: tuple[JobKind, ...] = WORK,
         at_once: int = 1,
         lease_s: float = LEASE_S,
         told: Told = _silent,
     ) -> None:
         self._farm = farm
         self._pool = pool
+        self._kinds = kinds
         self._at_once = at_once
         self._lease_s = lease_s
         self._told = told
@@ -82,7 +84,7 @@ class EmbeddedRunner:
     async def _claim(self) -> Claim | None:
         claiming = asyncio.ensure_future(
             asyncio.to_thread(
-                lambda: self._farm.jobs.claim_work(WORK, OWNER, lease_s=self._lease_s)
+                lambda: self._farm.jobs.claim_work(self._kinds, OWNER, lease_s=self._lease_s)
             )
         )
         try:

@@ -28,7 +28,7 @@ from api.settings import Settings
 from api.solver_pool import PoolSettings, SolverPool
 from db.engine import address_of
 from db.farm.farm import Farm
-from db.farm.states import BoardState, Scope
+from db.farm.states import BoardState, JobKind, Scope
 from mapper.errors import InputError, Problem
 from nestmap.farm.embedded import EmbeddedRunner
 from nestmap.farm.local_worker import LocalWorker
@@ -88,7 +88,8 @@ async def _serve(
 ) -> None:
     stopping = asyncio.Event()
     with _signals(stopping):
-        said("starting", f"starting {options.solvers} solver processes")
+        more = "" if options.broker else " and one for the proposals of runs"
+        said("starting", f"starting {options.solvers} solver processes{more}")
         pool_settings = PoolSettings(children=options.solvers)
         async with SolverPool(pool_settings) as pool, _solving(options, farm, pool, said) as ring:
             logger = service_logger(settings.log_level)
@@ -173,13 +174,28 @@ async def _solving(
         with BellRinger(options.broker, lambda text: said("broker", text)) as ringer:
             yield ringer.ring
         return
-    runner = EmbeddedRunner(farm, pool, told=lambda job, how: _told(said, job, how))
-    running = asyncio.create_task(runner.run())
-    try:
-        yield runner.ring
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
+
+    def told(job: str, how: str) -> None:
+        _told(said, job, how)
+
+    # A child of their own: runs go on whatever people ask.
+    async with SolverPool(PoolSettings(children=1)) as proposals:
+        runners = (
+            EmbeddedRunner(farm, proposals, kinds=(JobKind.PROPOSE,), told=told),
+            EmbeddedRunner(farm, pool, kinds=(JobKind.SOLVE,), told=told),
+        )
+        running = [asyncio.create_task(runner.run()) for runner in runners]
+
+        def ring(waiting: object = None) -> None:
+            for runner in runners:
+                runner.ring(waiting)
+
+        try:
+            yield ring
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
 
 
 def _told(said: Said, job: str, how: str) -> None:

@@ -17,7 +17,7 @@ from api.problems import ProblemError
 from api.solver_pool import SolverLimits, SolverPool, SolverProblem
 from db.farm.errors import StaleLease
 from db.farm.farm import Farm
-from db.farm.job_records import Claim, Lease
+from db.farm.job_records import Claim, Job, Lease
 from db.farm.states import JobKind
 from mapper.errors import InputError, LimitError, NestmapError, StoreError
 from nestmap.farm.proposing import NotSeenError, propose
@@ -28,7 +28,7 @@ PROPOSE_LIMITS = SolverLimits(memory_bytes=4 * 2**30, cpu_s=900.0, wall_s=600.0)
 _RETRY_AFTER_S = 1.0
 _NOT_SEEN_AGAIN_S = 10.0
 #: Reasons of the pool's that say nothing about the request: it is tried again.
-_TRANSIENT = frozenset({"crash", "start", "full", "closed"})
+_TRANSIENT = frozenset({"crash", "start", "closed"})
 _STORE_ATTEMPTS = 5
 _STORE_AGAIN_S = 0.2
 
@@ -68,7 +68,7 @@ async def _worked(claim: Claim, farm: Farm, pool: SolverPool) -> str:
             proposal = await propose(job, farm, pool, PROPOSE_LIMITS)
             await in_thread(farm.results.finish_propose, lease, proposal)
         else:
-            result = await _solved(job.payload, pool)
+            result = await _solved(job, pool)
             await in_thread(farm.results.finish_solve, lease, result)
         return "done"
     except StaleLease:
@@ -86,11 +86,11 @@ async def _worked(claim: Claim, farm: Farm, pool: SolverPool) -> str:
         return await _give_back(lease, farm, str(error))
 
 
-async def _solved(payload: Any, pool: SolverPool) -> dict[str, Any]:
+async def _solved(job: Job, pool: SolverPool) -> dict[str, Any]:
     """The result of a ``nestmap/solve-job/1``: the whole answer, or why there is none."""
-    limits = SolverLimits(**payload.get("limits", {}))
+    limits = SolverLimits(**job.payload.get("limits", {}))
     try:
-        answer = await pool.ask(payload["request"], limits)
+        answer = await pool.ask_when_free(job.payload["request"], limits, job.principal)
     except SolverProblem as problem:
         if problem.reason in _TRANSIENT:
             raise

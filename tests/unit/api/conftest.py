@@ -37,7 +37,7 @@ class CannedSolver:
         self.asked: list[Mapping[str, Any]] = []
         self.stopped = 0
 
-    async def ask(self, request: Mapping[str, Any], limits: object = None) -> Answer:
+    async def ask(self, request: Mapping[str, Any], limits: object = None, who: str = "") -> Answer:
         self.asked.append(request)
         answer = self.answers.get(request["kind"], SolverProblem("unavailable", "no answer"))
         if isinstance(answer, SolverProblem):
@@ -46,7 +46,7 @@ class CannedSolver:
 
     @asynccontextmanager
     async def stream(
-        self, request: Mapping[str, Any], limits: object = None
+        self, request: Mapping[str, Any], limits: object = None, who: str = ""
     ) -> AsyncIterator[CannedStream]:
         answer = await self.ask(request, limits)
         try:

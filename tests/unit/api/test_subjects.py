@@ -199,7 +199,7 @@ def slow_count(service):
            "preferences": {}}  # fmt: skip
     stopped = []
 
-    async def ask(request, limits=None):
+    async def ask(request, limits=None, who=""):
         try:
             await done.wait()
         except asyncio.CancelledError:
@@ -262,7 +262,7 @@ def test_a_service_that_dies_leaves_its_operation_to_others(service, slow_count)
 def test_a_failed_operation_has_its_problem(service):
     service.solver.answers["count"] = SolverProblem("solver-limit", "too much", reason="memory")
 
-    async def later(request, limits=None):
+    async def later(request, limits=None, who=""):
         import asyncio
 
         await asyncio.sleep(0.1)
