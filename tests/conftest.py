@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
 IN_CI = os.environ.get("NESTMAP_CI") == "1"
-#: Whether tests without the mark `kernels` are kept from PoCL (to find those that lack it).
-STRICT_MARKS = os.environ.get("NESTMAP_STRICT_MARKS") == "1"
 #: What PoCL shall compile the kernels under test for; None: what fits this processor.
 POCL_TARGET = os.environ.get(probed_target.SETTING)
 
@@ -105,7 +103,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     A test without the mark `kernels`, and every process below it, is told of a target that there
     is not: it fails where it opens PoCL, so that `make kernels` leaves no such test out.
     """
-    marked = item.get_closest_marker("kernels") is not None or not STRICT_MARKS
+    marked = item.get_closest_marker("kernels") is not None
     target = POCL_TARGET if marked else "nothing: no mark `kernels`"
     if target is None:
         os.environ.pop(probed_target.SETTING, None)

@@ -83,7 +83,7 @@ def inner_run(folder: Path, text: str) -> str:
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder),
          "--import-mode=importlib", str(inner)],
         cwd=folder,
-        env={**os.environ, "NESTMAP_STRICT_MARKS": "1", "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
