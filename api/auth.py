@@ -136,13 +136,12 @@ class Authenticator:
         cached = self._cache.get(key)
         if cached is not None and now - cached[0] < self._cache_s:
             return cached[1]
-        # A token that was good a moment ago is not shut out by its neighbours behind one NAT.
-        if cached is None:
-            self._failures.check(address)
+        # Looked up whoever failed before: a good token is not shut out by its neighbours behind
+        # one NAT, and to guess one takes longer than the world is old.
         principal = await self._verify(token) if _TOKEN.fullmatch(token) else None
         if principal is None:
             self._cache.pop(key, None)
-            self._failures.count(address)
+            self.failed(address)
             raise _unauthenticated("the token is unknown, revoked or expired")
         self._cache[key] = (now, principal)
         self._cache.move_to_end(key)
@@ -155,12 +154,9 @@ class Authenticator:
         token = token_of(request)
         return token is not None and await self._verify(token) is not None
 
-    def check_failures(self, address: str) -> None:
-        """ProblemError 429 if the address has failed too often to try anything."""
+    def failed(self, address: str) -> None:
+        """One more failure of this address; ProblemError 429 if it had too many before."""
         self._failures.check(address)
-
-    def count_failure(self, address: str) -> None:
-        """One more failure of this address, of another way to sign in."""
         self._failures.count(address)
 
 

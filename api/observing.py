@@ -47,6 +47,9 @@ class Metrics:
         self.open_streams = Gauge(
             "nestmap_open_streams", "Event streams and exports open.", registry=self.registry
         )
+        self.open_connections = Gauge(
+            "nestmap_open_connections", "Connections of clients.", registry=self.registry
+        )
         self.leases = Counter("nestmap_leases", "Jobs leased to boards.", registry=self.registry)
         self.results = Counter(
             "nestmap_results", "Outcomes stored, by kind.", ("kind",), registry=self.registry

@@ -6,11 +6,12 @@ containers are. A database URL may hold a password, so that ``store`` is never s
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -40,6 +41,18 @@ class Settings(BaseSettings):
     """Most bytes of a request's body."""
     body_timeout_s: float = Field(default=20.0, gt=0, le=600)
     """Seconds in which a body has to arrive, however slowly it is sent."""
+
+    max_connections: int = Field(default=16_384, ge=16, le=1_000_000)
+    """Most connections open at once, and fewer where the process may not open as many files."""
+    max_connections_each: int = Field(default=4096, ge=1, le=1_000_000)
+    """The same from one address, and half of all at most; named proxies have no such bound."""
+    head_timeout_s: float = Field(default=10.0, gt=0, le=600)
+    """Seconds in which a connection has to send a request's head, however slowly."""
+    unread_timeout_s: float = Field(default=300.0, gt=0, le=3600)
+    """Seconds after which an answer that nobody reads is cut off."""
+    proxies: str = ""
+    """Addresses and networks of proxies, with commas between them, whose X-Forwarded-For is
+    believed; nobody's unless named."""
 
     database_threads: int = Field(default=8, ge=1, le=14)
     """Threads that talk to the database; the pool of connections has 15 at most."""
@@ -74,6 +87,18 @@ class Settings(BaseSettings):
 
     telemetry: bool = False
     """Traces by OpenTelemetry, to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra `telemetry`)."""
+
+    @field_validator("proxies")
+    @classmethod
+    def _are_networks(cls, text: str) -> str:
+        for part in filter(None, map(str.strip, text.split(","))):
+            ipaddress.ip_network(part, strict=False)
+        return text
+
+    def proxy_networks(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+        """``proxies``, read."""
+        parts = filter(None, map(str.strip, self.proxies.split(",")))
+        return tuple(ipaddress.ip_network(part, strict=False) for part in parts)
 
     @classmethod
     def settings_customise_sources(

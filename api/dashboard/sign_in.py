@@ -76,9 +76,8 @@ async def _token_of(request: Request, services: Services, form: dict[str, str]) 
     address = request.client.host if request.client else ""
     code = form.get("code", "")
     if code:
-        services.authenticator.check_failures(address)
         if not services.sign_in_codes.use(code):
-            services.authenticator.count_failure(address)
+            services.authenticator.failed(address)
             raise ProblemError("unauthenticated", "the link was used before, or is too old")
         made = await services.database(
             services.farm.tokens.create, Scope.ADMIN,

@@ -23,6 +23,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
+from api.connections import bounded_config, note_faults_seldom
 from api.observing import service_logger
 from api.settings import Settings
 from api.solver_pool import PoolSettings, SolverPool
@@ -95,7 +96,12 @@ async def _serve(
             logger = service_logger(settings.log_level)
             app = create_app(settings, farm, pool, ring=ring, logger=logger)
             _collect_seldom()
-            async with _http(app, listener, stopping):
+            note_faults_seldom(asyncio.get_running_loop(), logger)
+            config = bounded_config(
+                app, settings, logger,
+                lifespan="on", timeout_graceful_shutdown=_GRACE_S, backlog=_BACKLOG,
+            )  # fmt: skip
+            async with _http(config, app, listener, stopping):
                 url = _url(options.host, listener)
                 said("listening", f"the API is at {url}/v1, its pages at {url}", url=url)
                 if _is_loopback(options.host):
@@ -142,12 +148,8 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def _http(
-    app: FastAPI, listener: socket.socket, stopping: asyncio.Event
+    config: uvicorn.Config, app: FastAPI, listener: socket.socket, stopping: asyncio.Event
 ) -> AsyncIterator[None]:
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", server_header=False,
-        timeout_graceful_shutdown=_GRACE_S, backlog=_BACKLOG,
-    )  # fmt: skip
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     # A server that ends by itself must not leave the rest waiting for nobody.

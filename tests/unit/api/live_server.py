@@ -13,11 +13,11 @@ from fastapi import FastAPI
 
 
 @contextlib.contextmanager
-def serving(app: FastAPI, **options) -> Iterator[str]:
+def serving(app: FastAPI, config: uvicorn.Config | None = None, **options) -> Iterator[str]:
     """The base URL of the application, served by a thread of this process."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2, **options)
+    config = config or uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
