@@ -176,6 +176,7 @@ def test_a_page_without_scripts_says_the_same(browser: Browser, dashboard: Dashb
         expect(page.locator("#prediction-figure")).to_be_visible()
 
 
+@pytest.mark.kernels
 def test_the_lines_of_reproduction_print_the_kernels(
     page: Page, dashboard: Dashboard, fastest: str, tmp_path
 ):
