@@ -44,6 +44,7 @@ from db.farm.leases import (
     take_over,
 )
 from db.farm.lifecycle import (
+    NOTE_ACTIVITY_S,
     add_event,
     end_attempt,
     end_job,
@@ -52,6 +53,8 @@ from db.farm.lifecycle import (
     job_values,
     lock_job,
     lock_runs,
+    note_activity,
+    seconds_since,
     settle,
     spent_budget,
 )
@@ -402,9 +405,9 @@ class Jobs:
     # The sweeper
 
     def expire(self, limit: int = 100) -> Swept:
-        """Put jobs whose lease has run out back into the queue, and end runs whose seconds are
-        spent; at most ``limit`` of each. Call it every second from anywhere, any number of
-        times at once."""
+        """Put jobs whose lease has run out back into the queue, write how long runs have run, and
+        end those whose seconds are spent; at most ``limit`` of each. Call it every second from
+        anywhere, any number of times at once."""
         checked_limit(limit)
         with self._transactions.write() as session:
             now = self._now()
@@ -414,32 +417,37 @@ class Jobs:
                 .order_by(JobRow.lease_until)
                 .limit(limit)
             ).all()
-            overdue = _overdue_runs(session, now, limit)
-            runs = lock_runs(session, [*(run_id for _, run_id in lapsed), *overdue])
+            looked_at = _runs_to_look_at(session, now, limit)
+            runs = lock_runs(session, [*(run_id for _, run_id in lapsed), *looked_at])
             expired = expire(session, [job_id for job_id, _ in lapsed], runs, now)
             ended: list[str] = []
-            for run_id in overdue:
+            for run_id in looked_at:
                 run = runs[run_id]
-                if run.state == RunState.RUNNING and spent_budget(run, now):
+                if run.state != RunState.RUNNING:
+                    continue
+                note_activity(run, now)
+                if spent_budget(run, now):
                     end_run(session, run, RunState.FINISHED, now, spent_budget(run, now))
                     ended.append(run_id)
             return Swept(tuple(expired), tuple(ended))
 
 
-def _overdue_runs(session: Session, now: datetime, limit: int) -> list[str]:
-    # The sum is done here: databases differ in how they subtract times.
+def _runs_to_look_at(session: Session, now: datetime, limit: int) -> list[str]:
+    """Running ones whose seconds are spent, or were not written for a while; a clock that was put
+    back counts as a while."""
+    # The sums are done here: databases differ in how they subtract times.
     rows = session.execute(
         select(RunRow.id, RunRow.budget_seconds, RunRow.active_s, RunRow.resumed_at).where(
-            RunRow.state == RunState.RUNNING, RunRow.budget_seconds.is_not(None)
+            RunRow.state == RunState.RUNNING, RunRow.resumed_at.is_not(None)
         )
     )
-    overdue = [
+    found = [
         run_id
         for run_id, budget_s, spent_s, resumed_at in rows
-        if resumed_at is not None
-        and spent_s + (now - resumed_at).total_seconds() >= (budget_s or 0.0)
+        if not 0 <= (now - resumed_at).total_seconds() < NOTE_ACTIVITY_S
+        or (budget_s is not None and spent_s + seconds_since(resumed_at, now) >= budget_s)
     ]
-    return sorted(overdue)[:limit]
+    return sorted(found)[:limit]
 
 
 def _lock_board_of_lapsed(session: Session, lease: Lease, board_id: str | None) -> bool:

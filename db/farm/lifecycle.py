@@ -31,6 +31,9 @@ from db.transactions import table_of
 from mapper.measurement import OUTCOME_KINDS
 
 MAX_ATTEMPTS = 3
+#: So often the sweeper writes how long a run has run, and so much it may have missed of it.
+NOTE_ACTIVITY_S = 5.0
+MOST_UNSEEN_S = 15.0
 _FRESH = {"populate_existing": True}
 
 
@@ -98,9 +101,24 @@ def add_event(
 
 def active_s(run: RunRow, now: datetime) -> float:
     """Seconds that the run has spent running."""
-    if run.resumed_at is None:
-        return run.active_s
-    return run.active_s + max(0.0, (now - run.resumed_at).total_seconds())
+    return run.active_s + seconds_since(run.resumed_at, now)
+
+
+def seconds_since(resumed_at: datetime | None, now: datetime) -> float:
+    """Seconds of a run that :func:`note_activity` has not written yet.
+
+    A clock that jumps, forwards or backwards, and a service that was away count for no more than
+    :data:`MOST_UNSEEN_S`.
+    """
+    if resumed_at is None:
+        return 0.0
+    return min(max(0.0, (now - resumed_at).total_seconds()), MOST_UNSEEN_S)
+
+
+def note_activity(run: RunRow, now: datetime) -> None:
+    """Write how long a running run has run; the next seconds count from now."""
+    run.active_s = active_s(run, now)
+    run.resumed_at = now
 
 
 def set_state(session: Session, run: RunRow, after: RunState, now: datetime, reason: str) -> None:
