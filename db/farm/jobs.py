@@ -444,8 +444,11 @@ def _runs_to_look_at(session: Session, now: datetime, limit: int) -> list[str]:
     found = [
         run_id
         for run_id, budget_s, spent_s, resumed_at in rows
-        if not 0 <= (now - resumed_at).total_seconds() < NOTE_ACTIVITY_S
-        or (budget_s is not None and spent_s + seconds_since(resumed_at, now) >= budget_s)
+        if resumed_at is not None
+        and (
+            not 0 <= (now - resumed_at).total_seconds() < NOTE_ACTIVITY_S
+            or (budget_s is not None and spent_s + seconds_since(resumed_at, now) >= budget_s)
+        )
     ]
     return sorted(found)[:limit]
 
