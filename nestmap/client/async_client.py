@@ -21,6 +21,7 @@ from nestmap.client.streams import EventLines, MappingLines, RunEvent
 from nestmap.client.transport import (
     Body,
     common_headers,
+    head_deadline_s,
     is_stream,
     naming_failures,
     reply_of,
@@ -309,7 +310,11 @@ class AsyncClient:
             return None
         with naming_failures(self._base):
             request = request_of(self._http, self._base, step, self._timeout_s)
-            response = await self._http.send(request, stream=True)
+            try:
+                async with asyncio.timeout(head_deadline_s(step, self._timeout_s)):
+                    response = await self._http.send(request, stream=True)
+            except TimeoutError:
+                raise httpx.ReadTimeout("the head of the answer took too long") from None
             kept = False
             try:
                 if is_stream(step, response):

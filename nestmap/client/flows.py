@@ -9,6 +9,7 @@ once.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -44,13 +45,15 @@ class Patience:
 
     The waits double from ``first_s`` to ``most_s``, half of each by chance; ``Retry-After`` is
     obeyed unless it says more than ``longest_retry_after_s``: then the refusal is final.
-    ``operation_s`` is how long an operation is waited for.
+    After ``in_all_s`` seconds a call is not tried again. ``operation_s`` is how long an operation
+    is waited for.
     """
 
     attempts: int = 6
     first_s: float = 0.2
     most_s: float = 10.0
     longest_retry_after_s: float = 60.0
+    in_all_s: float = 120.0
     operation_s: float = 3_600.0
     chance: Callable[[], float] = random.random
 
@@ -64,7 +67,7 @@ class Patience:
 
 def answered(call: Call[T], patience: Patience) -> Flow[Reply]:
     """A reply, after repeats where the connection was lost or the service busy."""
-    attempt = 0
+    attempt, began = 0, time.monotonic()
     while True:
         attempt += 1
         wanted: float | None = None
@@ -80,7 +83,7 @@ def answered(call: Call[T], patience: Patience) -> Flow[Reply]:
                 return reply
             error, wanted = refusal(reply), retry_after_s(reply)
         delay = patience.delay_s(attempt, wanted)
-        if delay is None:
+        if delay is None or time.monotonic() - began > patience.in_all_s:
             raise error
         yield Pause(delay)
 

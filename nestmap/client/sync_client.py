@@ -21,10 +21,12 @@ from nestmap.client.streams import EventLines, MappingLines, RunEvent
 from nestmap.client.transport import (
     Body,
     common_headers,
+    head_deadline_s,
     is_stream,
     naming_failures,
     reply_of,
     request_of,
+    within,
 )
 
 T = TypeVar("T")
@@ -313,7 +315,10 @@ class Client:
             return None
         with naming_failures(self._base):
             request = request_of(self._http, self._base, step, self._timeout_s)
-            response = self._http.send(request, stream=True)
+            response = within(
+                head_deadline_s(step, self._timeout_s),
+                lambda: self._http.send(request, stream=True),
+            )
             kept = False
             try:
                 if is_stream(step, response):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -16,8 +17,41 @@ from nestmap.client.replies import PROBLEM_JSON, Reply
 
 CONNECT_S = 10.0
 #: The longest that one answer which is not a stream may take to arrive once it has begun.
-_BODY_S = 300.0
+_BODY_S = 120.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+T = TypeVar("T")
+
+
+def head_deadline_s(call: Call[Any], timeout_s: float) -> float:
+    """Seconds within which an answer has to begin, however slowly its head drips."""
+    return CONNECT_S + timeout_s + call.waits_s
+
+
+def within(seconds: float, work: Callable[[], T]) -> T:
+    """What ``work`` gives or raises; ``httpx.ReadTimeout`` if it takes longer.
+
+    A timeout of httpx begins anew with every byte. Work that takes too long is left behind in a
+    thread that keeps no process alive.
+    """
+    ended: list[tuple[T | None, BaseException | None]] = []
+    done = threading.Event()
+
+    def carry_out() -> None:
+        try:
+            ended.append((work(), None))
+        except BaseException as error:
+            ended.append((None, error))
+        done.set()
+
+    threading.Thread(target=carry_out, daemon=True).start()
+    if not done.wait(seconds):
+        raise httpx.ReadTimeout("the head of the answer took too long")
+    value, error = ended[0]
+    if error is not None:
+        raise error
+    return value  # pyright: ignore[reportReturnType]
 
 
 def common_headers(token: Token | None) -> dict[str, str]:

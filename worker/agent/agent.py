@@ -41,6 +41,8 @@ _MOST_LOG_CHARACTERS = 8000
 _MOST_REASON_CHARACTERS = 2000
 #: For giving a job back: the next job need not wait for a server that is not there.
 _RELEASE_S = 5.0
+#: With --once: so long a server may say nothing before it counts as one that is not there.
+_ONCE_SILENCE_S = 30.0
 
 
 class Agent:
@@ -62,6 +64,7 @@ class Agent:
         self._service = service
         self._calls = HttpCalls(settings.url, settings.token, settings.ca_file)
         self._patience = Patience()
+        self._answered_at = time.monotonic()
         self._journal = Journal(state.folder("journal"))
         self._cache = ArtifactCache(state.folder("artifacts"), settings.cache_bytes)
         self._reboot = RebootHook(settings.reboot_command, state.path, waiter)
@@ -128,12 +131,18 @@ class Agent:
             if settled and self.jobs_done >= most_jobs:
                 return AgentExit.OK
             if self._settings.once and not progress:
-                if self._patience.is_open:
-                    raise AgentFailure("the server cannot be reached", AgentExit.SERVER)
+                self._give_up_where_nobody_answers()
                 if settled and not self._patience.failures:
                     return AgentExit.NO_JOB
         self._deliver()
         return AgentExit.OK
+
+    def _give_up_where_nobody_answers(self) -> None:
+        """Whoever asked for one job wants to know that there is no server to have it from."""
+        silent_s = time.monotonic() - self._answered_at
+        lost = self._patience.is_open or (self._patience.failures and silent_s > _ONCE_SILENCE_S)
+        if self._settings.once and lost:
+            raise AgentFailure("the server cannot be reached", AgentExit.SERVER)
 
     def open(self) -> None:
         """Prove the device and become known to the server; raises AgentFailure."""
@@ -193,6 +202,7 @@ class Agent:
 
     def _become_known(self) -> None:
         """Find out which device we are; enrol if that is needed."""
+        self._answered_at = time.monotonic()
         settings = self._settings
         identity = stored_identity(settings, self._state)
         while identity is None and not self._stopping:
@@ -207,6 +217,7 @@ class Agent:
                 self._announcer.say("enrolled", f"enrolled as {identity.device}")
             except TryAgain as failure:
                 self._failed(failure)
+                self._give_up_where_nobody_answers()
                 self._pause(self._patience.wait_s())
         if identity is not None:
             self._device = identity.device
@@ -268,6 +279,7 @@ class Agent:
             self._polling = False
             self._calls.resume()
         self._patience.succeeded()
+        self._answered_at = time.monotonic()
         return lease
 
     def _refused(self, refusal: Refused) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
 import socket
 import ssl
@@ -154,7 +155,7 @@ class HttpCalls:
         """Pass the bytes at a path to ``sink`` as they come; raises as :meth:`post` does."""
         deadline = time.monotonic() + timeout_s
         with self._failures_sorted():
-            response = self._request("GET", path, None, 30.0)
+            response = self._request("GET", path, None, timeout_s)
             if response.status != 200:
                 answer = bytearray()
                 _read(response, answer.extend, MAX_ANSWER_BYTES, deadline)
@@ -203,6 +204,7 @@ class HttpCalls:
             raise TryAgain("interrupted")
         assert connection.sock is not None
         connection.sock.settimeout(timeout_s)
+        connection.response_class = _answers_until(time.monotonic() + timeout_s)
         headers = {
             "Accept": "application/json",
             "User-Agent": f"nestmap-agent/{AGENT_VERSION}",
@@ -236,6 +238,55 @@ class HttpCalls:
         if response.status in FINAL_STATUSES:
             raise Refused(response.status, kind, detail)
         raise TryAgain(f"status {response.status} {detail}".strip(), _retry_after(response))
+
+
+class _Until(io.RawIOBase):
+    """Bytes of a socket until a moment, however slowly they drip: a timeout of the socket's own
+    begins anew with every byte."""
+
+    def __init__(self, source: socket.SocketIO, sock: socket.socket, deadline: float) -> None:
+        self._source = source
+        self._sock = sock
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """As of the socket; TimeoutError after the deadline."""
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the answer took too long")
+        self._sock.settimeout(left_s)
+        return self._source.readinto(buffer)
+
+    def close(self) -> None:
+        """Close the socket's side of it, too."""
+        self._source.close()
+        super().close()
+
+
+class _Bounded:
+    """A socket for a response to read from."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock = sock
+        self._deadline = deadline
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What the response reads."""
+        source = self._sock.makefile(mode, buffering=0)
+        return io.BufferedReader(_Until(source, self._sock, self._deadline))
+
+
+def _answers_until(deadline: float) -> Any:
+    """A class of responses that are there, head and body, at that moment or not at all."""
+
+    def response(sock: socket.socket, **more: Any) -> http.client.HTTPResponse:
+        return http.client.HTTPResponse(_Bounded(sock, deadline), **more)
+
+    return response
 
 
 def _read(
