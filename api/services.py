@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -19,6 +20,28 @@ from api.streaming import OpenStreams
 from api.sweeper import RingWork, Sweeper
 from api.tokens import principal_of_token
 from db.farm.farm import Farm
+from mapper.errors import NestmapError
+
+
+class Readiness:
+    """Whether the store can be written, found out once a second however often it is asked."""
+
+    def __init__(self, farm: Farm, database: Database) -> None:
+        self._farm = farm
+        self._database = database
+        self._known = ""
+        self._until = 0.0
+
+    async def fault(self) -> str:
+        """Why not, or an empty text."""
+        now = time.monotonic()
+        if now >= self._until:
+            self._until = now + 1.0
+            try:
+                self._known = await self._database(self._farm.fault)
+            except NestmapError:
+                self._known = "cannot be reached"
+        return self._known
 
 
 class Services:
@@ -39,6 +62,7 @@ class Services:
         self.metrics = metrics
         self.logger = logger
         self.database = Database(settings.database_threads)
+        self.readiness = Readiness(farm, self.database)
         self.bells = Bells()
         self.streams = OpenStreams(
             settings.max_streams, settings.max_streams_each, metrics.open_streams

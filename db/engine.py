@@ -11,6 +11,7 @@ import os
 import stat
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from sqlite3 import Connection as SqliteConnection
 from sqlite3 import OperationalError as SqliteOperationalError
@@ -47,6 +48,7 @@ WRITE_OPTION = "nestmap_write"
 #: A connection that was in use so lately is taken as alive. The one statement that meets a server
 #: restarted since then fails, and with it goes every connection of the pool.
 _TRUSTED_S = 1.0
+LOST = "its file was deleted or replaced"
 DIALECTS = ("sqlite", "postgresql")
 
 # Any constant does: it names the right to migrate among PostgreSQL's advisory locks.
@@ -93,8 +95,7 @@ def open_engine(url: URL, *, connections: int = 15, durable: bool = False) -> En
     At most ``connections`` are open at once. ``durable`` says that on SQLite a transaction that
     was committed outlives a power cut; PostgreSQL is so by default.
     """
-    if url.get_backend_name() == "sqlite":
-        _check_file(url)
+    identity = _check_file(url) if url.get_backend_name() == "sqlite" else None
     try:
         engine = create_engine(url, json_serializer=canonical_json, **_pool(url, connections))
     except (NoSuchModuleError, ModuleNotFoundError) as error:
@@ -103,6 +104,8 @@ def open_engine(url: URL, *, connections: int = 15, durable: bool = False) -> En
         ) from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _set_up_durable_sqlite if durable else _set_up_sqlite)
+        if identity is not None:
+            event.listen(engine, "begin", _refuse_another_file(url, identity))
         event.listen(engine, "begin", _begin_sqlite)
     else:
         _find_dead_connections(engine)
@@ -151,13 +154,13 @@ def _find_dead_connections(engine: Engine) -> None:
     event.listen(engine, "checkout", is_taken)
 
 
-def _check_file(url: URL) -> None:
-    """Create the folder of an SQLite file and refuse what can never be one.
+def _check_file(url: URL) -> tuple[int, int] | None:
+    """Create an SQLite file with its folder, refuse what can never be one; which file it is.
 
     SQLite itself says no more than "unable to open database file" to all of these.
     """
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
-        return
+        return None
     path = Path(url.database)
     remedy = "another path"
     try:
@@ -169,9 +172,27 @@ def _check_file(url: URL) -> None:
             raise store_error(url, "is not a regular file", remedy)
         # What is measured and who may log in is the owner's alone; -wal and -shm get this mode too.
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        found = path.stat()
+        return found.st_dev, found.st_ino
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
         raise store_error(url, message, remedy) from error
+
+
+def _refuse_another_file(url: URL, identity: tuple[int, int]) -> Callable[[Connection], None]:
+    """A check before every transaction: a file that was deleted or replaced takes what is written
+    to it into nowhere, and SQLite does not say so."""
+    path = str(url.database)
+
+    def check(_connection: Connection) -> None:
+        try:
+            found = os.stat(path)
+        except OSError:
+            raise store_error(url, LOST, "stop the service, bring a backup back") from None
+        if (found.st_dev, found.st_ino) != identity:
+            raise store_error(url, LOST, "stop the service, then start it on the right file")
+
+    return check
 
 
 def _set_up_sqlite(connection: SqliteConnection, _record: Any) -> None:

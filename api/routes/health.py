@@ -12,7 +12,6 @@ from api.auth import Access
 from api.routing import GuardedRouter
 from api.schemas.service import Health, Readiness, Version
 from api.services import ServicesOf
-from mapper.errors import NestmapError
 
 
 def health_router(metrics_open: bool) -> APIRouter:
@@ -29,12 +28,8 @@ def health_router(metrics_open: bool) -> APIRouter:
         responses={503: {"model": Readiness, "description": "Not now"}},
     )  # fmt: skip
     async def get_readiness(services: ServicesOf) -> Response:
-        """503 while the database cannot be reached or no solver process runs."""
-        try:
-            await services.database(services.farm.jobs.counts)
-            database = "ok"
-        except NestmapError:
-            database = "cannot be reached"
+        """503 while the database cannot be written (it says why) or no solver process runs."""
+        database = await services.readiness.fault() or "ok"
         solver = "ok" if services.solver.pids else "no solver process runs"
         ready = database == solver == "ok"
         answer = Readiness(

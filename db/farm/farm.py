@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import disk_usage
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
-from db.engine import address_of, open_engine
+from db.engine import LOST, address_of, open_engine
 from db.farm.artifacts import Artifacts
 from db.farm.boards import Boards
 from db.farm.catalogue import Catalogue
@@ -28,6 +29,10 @@ from db.farm.runs import Runs
 from db.farm.tokens import Enrolments, Tokens
 from db.store import Store
 from db.transactions import Transactions
+from mapper.errors import StoreError
+
+#: With less room on its disk a store counts as full: a transaction must still end.
+_LEAST_ROOM = 4 * 1024 * 1024
 
 
 def utc_now() -> datetime:
@@ -84,6 +89,32 @@ class Farm:
     def board_notices(self, told: Callable[[str], None]) -> BoardNotices:
         """Hears of boards that may have work, from every process that shares the database."""
         return BoardNotices(self._transactions.engine, told)
+
+    def fault(self) -> str:
+        """Why nothing can be written, in a few words without a path; empty if it can.
+
+        SQLite is asked to write a number that nobody reads; where a disk is all but full it may
+        still take that, so that the room is looked at, too.
+        """
+        engine = self._transactions.engine
+        path = engine.url.database if engine.dialect.name == "sqlite" else None
+        try:
+            with self._transactions.write() as session:
+                if path is None:
+                    session.execute(text("SELECT 1"))
+                else:
+                    (count,) = session.execute(text("PRAGMA user_version")).one()
+                    session.execute(text(f"PRAGMA user_version = {(count + 1) % 1000}"))
+            if path and path != ":memory:" and disk_usage(Path(path).parent).free < _LEAST_ROOM:
+                return "its disk is full"
+        except StoreError as error:
+            message = error.problems[0].message
+            if "full" in message:
+                return "its disk is full"
+            if message == LOST:
+                return LOST
+            return "cannot be written" if path else "cannot be reached"
+        return ""
 
     def close(self) -> None:
         """Close every connection; nothing of it must be used any more."""

@@ -110,6 +110,11 @@ class Tokens:
         with self._transactions.read() as session:
             return tuple(map(token_of, session.scalars(rows.limit(checked_limit(limit)))))
 
+    def any_ever(self) -> bool:
+        """Whether a token was ever made, valid or not: a new store has none."""
+        with self._transactions.read() as session:
+            return session.execute(select(TokenRow.id).limit(1)).first() is not None
+
     def any_of(self, scope: Scope) -> bool:
         """Whether there is a valid token of this scope: a first start has none."""
         now = self._now()

@@ -30,7 +30,7 @@ from api.solver_pool import PoolSettings, SolverPool
 from db.engine import address_of
 from db.farm.farm import Farm
 from db.farm.states import BoardState, JobKind, Scope
-from mapper.errors import InputError, Problem
+from mapper.errors import InputError, Problem, StoreError
 from nestmap.farm.embedded import EmbeddedRunner
 from nestmap.farm.local_worker import LocalWorker
 from nestmap.open_files import allow_open_files
@@ -75,9 +75,11 @@ def serve(options: ServeOptions, settings: Settings, said: Said) -> None:
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(_listener(options)))
         said("starting", "opening the store")
+        _refuse_lost(options.store, None)
         farm = stack.enter_context(
             Farm.open(options.store, connections=settings.database_threads + 6)
         )
+        _refuse_lost(options.store, farm)
         _refuse_remote(options, farm)
         _first_token(farm, options.store, said)
         asyncio.run(_serve(options, settings, farm, listener, said))
@@ -268,6 +270,29 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _refuse_lost(store: str, farm: Farm | None) -> None:
+    """StoreError where a token file says that there was a store, and now there is none.
+
+    ``farm`` None: before it is opened, which would make it.
+    """
+    url = address_of(store)
+    tokens = _beside(store, TOKEN_FILE_SUFFIX)
+    if url.get_backend_name() != "sqlite" or not tokens.exists():
+        return
+    lost = not Path(url.database or "").exists() if farm is None else not farm.tokens.any_ever()
+    if lost:
+        found = "no such file" if farm is None else "an empty store"
+        raise StoreError(
+            Problem(
+                str(url.database),
+                f"there was a store here, for which {tokens} holds a token",
+                found,
+                "that store",
+                f"bring a backup back, or remove {tokens} to begin a new store",
+            )
+        )
 
 
 def _first_token(farm: Farm, store: str, said: Said) -> None:

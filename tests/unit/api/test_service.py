@@ -31,7 +31,7 @@ def test_not_ready_without_its_database(service, monkeypatch):
     def lost():
         raise StoreError("connection to db.internal refused")
 
-    monkeypatch.setattr(service.farm.jobs, "counts", lost)
+    monkeypatch.setattr(service.farm, "fault", lost)
     answer = service.client(None).get("/readyz")
     assert (answer.status_code, answer.json()["database"]) == (503, "cannot be reached")
 
