@@ -67,6 +67,10 @@ class Principal:
     role: Role
     device_id: str | None = None
 
+    def steers(self, owner: str) -> bool:
+        """Whether it may stop or change what the token ``owner`` has made: its own, or as admin."""
+        return self.role is Role.ADMIN or self.id == owner
+
 
 ANONYMOUS = None
 #: The id of the token that the request under way was let in with; tasks that it starts inherit it.

@@ -76,6 +76,12 @@ class Settings(BaseSettings):
     max_streams_each: int = Field(default=20, ge=1, le=100_000)
     """The same of one token."""
 
+    max_open_runs_each: int = Field(default=200, ge=1, le=1_000_000)
+    """Most runs of one token that have not ended."""
+    max_candidates_each: int = Field(default=1_000_000, ge=1, le=1_000_000_000)
+    """Most candidates that the stored runs of one token may have: it makes no new run beyond
+    them, and no run of it may ask for more."""
+
     solver_requests_per_minute: int = Field(default=600, ge=1, le=1_000_000)
     """Requests of one token that a solver has to work on before it is told to wait; of each
     process of the service."""

@@ -26,6 +26,7 @@ _LOOK_S = 1.0
 _GAUGES_S = 5.0
 _PRUNE_S = 3_600.0
 _PRESENCE_S = 1.0
+_GREED_S = 30.0
 _OPEN = (JobState.QUEUED, JobState.LEASED)
 
 
@@ -65,6 +66,7 @@ class Sweeper:
             self._look_for_boards(),
             self._every(_GAUGES_S, self._count),
             self._every(_PRUNE_S, self._prune),
+            self._every(_GREED_S, self._end_greedy),
             self._every(_PRESENCE_S, self._write_presence),
             self._ring_solvers(),
         )
@@ -127,6 +129,11 @@ class Sweeper:
             for state in _OPEN:
                 number = counts.get((kind, state), 0)
                 self._metrics.jobs.labels(kind.value, state.value).set(number)
+
+    async def _end_greedy(self) -> None:
+        """Runs without a budget end where their owner's candidates are too many."""
+        most = self._settings.max_candidates_each
+        self._bells.ring(await self._database(self._farm.runs.end_beyond, most))
 
     async def _prune(self) -> None:
         """Drop what the retention policy no longer keeps, in rounds that lock little."""

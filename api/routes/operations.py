@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Path
 
-from api.auth import Access, Role
+from api.auth import Access
 from api.operations import operation_of
 from api.problems import not_found
 from api.routing import GuardedRouter
@@ -47,7 +47,6 @@ async def _own_job(services: Services, job_id: str, principal: PrincipalOf) -> J
         job = await services.database(services.farm.jobs.job, job_id)
     except AbsentError:
         raise not_found("operation", job_id) from None
-    own = principal.role is Role.ADMIN or job.principal == principal.id
-    if job.kind is not JobKind.SOLVE or not own:
+    if job.kind is not JobKind.SOLVE or not principal.steers(job.principal):
         raise not_found("operation", job_id)
     return job

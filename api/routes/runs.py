@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Header, Path, Query, Request
 from starlette.responses import JSONResponse, Response
 
-from api.auth import Access
+from api.auth import Access, Principal
 from api.events import nothing_more, run_events
 from api.paging import DEFAULT_PAGE, CursorQuery, Limit, decode_keyset, encode_keyset
 from api.problems import ProblemError
@@ -64,6 +64,8 @@ async def create_run(
         priority=body.priority,
         low_water=body.low_water,
         stand_ins=tuple(body.stand_ins),
+        most_open=services.settings.max_open_runs_each,
+        most_candidates=services.settings.max_candidates_each,
     )
     key = None
     if idempotency_key is not None:
@@ -171,34 +173,40 @@ async def get_run(run_id: RunPath, services: ServicesOf) -> RunDocument:
 
 
 @routes.post(
-    "/v1/runs/{run_id}/pause", Access.USER, summary="Pause a run", problems=(404, 409),
+    "/v1/runs/{run_id}/pause", Access.USER, summary="Pause a run", problems=(403, 404, 409),
     response_model=RunDocument,
 )  # fmt: skip
-async def pause_run(run_id: RunPath, services: ServicesOf) -> RunDocument:
+async def pause_run(run_id: RunPath, services: ServicesOf, principal: PrincipalOf) -> RunDocument:
     """No more candidates are given out; what is being measured goes on. A repeat is allowed."""
-    return await _step(services, services.farm.runs.pause, run_id)
+    return await _step(services, services.farm.runs.pause, run_id, principal)
 
 
 @routes.post(
-    "/v1/runs/{run_id}/resume", Access.USER, summary="Go on with a run", problems=(404, 409),
+    "/v1/runs/{run_id}/resume", Access.USER, summary="Go on with a run", problems=(403, 404, 409),
     response_model=RunDocument,
 )  # fmt: skip
-async def resume_run(run_id: RunPath, services: ServicesOf) -> RunDocument:
+async def resume_run(run_id: RunPath, services: ServicesOf, principal: PrincipalOf) -> RunDocument:
     """A repeat is allowed."""
-    return await _step(services, services.farm.runs.resume, run_id)
+    return await _step(services, services.farm.runs.resume, run_id, principal)
 
 
 @routes.post(
-    "/v1/runs/{run_id}/cancel", Access.USER, summary="Cancel a run", problems=(404, 409),
+    "/v1/runs/{run_id}/cancel", Access.USER, summary="Cancel a run", problems=(403, 404, 409),
     response_model=RunDocument,
 )  # fmt: skip
-async def cancel_run(run_id: RunPath, services: ServicesOf) -> RunDocument:
+async def cancel_run(run_id: RunPath, services: ServicesOf, principal: PrincipalOf) -> RunDocument:
     """What is queued is dropped; it is `cancelling` until the measurement under way has ended.
     What was measured stays."""
-    return await _step(services, services.farm.runs.cancel, run_id)
+    return await _step(services, services.farm.runs.cancel, run_id, principal)
 
 
-async def _step(services: Services, step: Any, run_id: str) -> RunDocument:
+async def _step(services: Services, step: Any, run_id: str, principal: Principal) -> RunDocument:
+    """A step of a run that its owner or an admin asks for; ProblemError 403 for others."""
+    found: Run = await services.database(services.farm.runs.run, run_id)
+    if not principal.steers(found.principal):
+        raise ProblemError(
+            "forbidden", f"the run is of token {found.principal}; ask it or an admin"
+        )
     run: Run = await services.database(step, run_id)
     services.bells.ring([run.id, run.board_id])
     services.sweeper.ring_work()

@@ -138,6 +138,7 @@ class RunDocument(BaseModel):
     device: str
     stand_ins: list[str]
     label: str
+    owner: str = Field(description="The token that made it: it and admins pause, resume, cancel")
     state: RunStateName
     reason: str
     request: dict[str, Any]
@@ -158,6 +159,7 @@ class RunDocument(BaseModel):
             device=run.board_id,
             stand_ins=list(run.request.get("stand_ins", [])),
             label=run.label,
+            owner=run.principal,
             state=run.state.value,
             reason=run.reason,
             request=dict(run.request),

@@ -23,6 +23,9 @@ class NewRun:
 
     Candidates are made for ``board_id``. ``stand_ins`` are boards of the same profile that
     measure them too, whenever they have nothing of their own to do.
+
+    ``principal``, the token that asks, has ``most_open`` runs that have not ended and
+    ``most_candidates`` in all its stored runs at most.
     """
 
     board_id: str
@@ -34,6 +37,8 @@ class NewRun:
     priority: int = 0
     low_water: int = 4
     stand_ins: tuple[str, ...] = ()
+    most_open: int = 1_000_000
+    most_candidates: int = 10**9
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db.codecs import decode_outcome
@@ -27,6 +27,7 @@ from db.farm.lifecycle import (
     cancel_open_jobs,
     end_run,
     lock_run,
+    lock_runs,
     set_state,
     settle,
 )
@@ -49,6 +50,7 @@ from db.transactions import Transactions
 from mapper.errors import InputError, LimitError, Problem
 from mapper.measurement import OUTCOME_KINDS
 
+_OPEN = (RunState.QUEUED, RunState.RUNNING, RunState.PAUSED)
 MOST_SECONDS = 366 * 86_400.0
 MOST_LOW_WATER = 1_000
 MOST_PRIORITY = 100
@@ -83,6 +85,7 @@ class Runs:
         _check(new)
 
         def create(session: Session, now: datetime) -> Run:
+            _refuse_too_much(session, new)
             board = _enabled(session, new.board_id, "board")
             for number, board_id in enumerate(new.stand_ins):
                 stand_in = _enabled(session, board_id, f"stand_ins/{number}")
@@ -179,6 +182,23 @@ class Runs:
                 settle(session, run, now)
             return run_of(run, now)
 
+    def end_beyond(self, most_candidates: int) -> tuple[str, ...]:
+        """Finish the open runs of each token whose runs have proposed more; which these were."""
+        with self._transactions.write() as session:
+            now = self._now()
+            greedy = (
+                select(RunRow.principal)
+                .group_by(RunRow.principal)
+                .having(func.sum(RunRow.proposed) > most_candidates)
+            )
+            found = session.scalars(
+                select(RunRow.id).where(RunRow.principal.in_(greedy), RunRow.state.in_(_OPEN))
+            ).all()
+            runs = lock_runs(session, found)
+            for run in runs.values():
+                end_run(session, run, RunState.FINISHED, now, "candidates of its owner")
+            return tuple(runs)
+
     def fail(self, run_id: str, reason: str) -> Run:
         """End a run that cannot go on, with a reason for people."""
         with self._transactions.write() as session:
@@ -244,6 +264,27 @@ class Runs:
             if row is None:
                 raise absent("run", run_id)
             return tuple(earlier_studies(session, row, most, of_a_study))
+
+
+def _refuse_too_much(session: Session, new: NewRun) -> None:
+    """ConflictError where its token has as many runs or candidates as it may have."""
+    owned = (
+        select(func.count()).where(RunRow.principal == new.principal, RunRow.state.in_(_OPEN)),
+        select(func.coalesce(func.sum(RunRow.proposed), 0)).where(
+            RunRow.principal == new.principal
+        ),
+    )
+    opened, proposed = (int(session.scalar(one) or 0) for one in owned)
+    if opened >= new.most_open:
+        raise ConflictError(
+            Problem("owner", "has too many runs that have not ended", str(opened),
+                    f"{new.most_open} of a token", "cancel some, or wait for them")
+        )  # fmt: skip
+    if proposed + (new.budget_candidates or 1) > new.most_candidates:
+        raise ConflictError(
+            Problem("owner", "has too many candidates in its runs", str(proposed),
+                    f"{new.most_candidates} of a token", "a smaller budget, or fewer runs")
+        )  # fmt: skip
 
 
 def _check(new: NewRun) -> None:

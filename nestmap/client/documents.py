@@ -296,6 +296,7 @@ class RunDocument(TypedDict):
     device: str
     stand_ins: list[str]
     label: str
+    owner: str
     state: Literal["queued", "running", "paused", "cancelling", "cancelled", "finished", "failed"]
     reason: str
     request: dict[str, Any]

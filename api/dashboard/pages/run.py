@@ -81,6 +81,7 @@ async def show_run(
         "run.html",
         line=found.line,
         run=found.line.run,
+        may_steer=request.state.principal.steers(found.line.run.principal),
         layer=found.layer,
         studies=found.studies,
         front=found.front,

@@ -147,7 +147,7 @@ def test_a_propose_job_is_no_board_s(service):
 
 def test_a_cancelled_run_tells_the_board_with_its_next_heartbeat(service, run):
     claim = lease(service).json()
-    service.user.post(f"/v1/runs/{run.id}/cancel")
+    service.admin.post(f"/v1/runs/{run.id}/cancel")
     beat = {"attempt": 1, "lease_token": claim["lease_token"]}
     assert service.device.post(f"/v1/jobs/{claim['job']}/heartbeat", json=beat).json()["cancel"]
 
@@ -158,7 +158,7 @@ def release_of(claim, reason="told to stop"):
 
 def test_a_cancelled_run_is_over_as_soon_as_the_board_drops_its_job(service, run):
     claim = lease(service).json()
-    service.user.post(f"/v1/runs/{run.id}/cancel")
+    service.admin.post(f"/v1/runs/{run.id}/cancel")
     assert service.user.get(f"/v1/runs/{run.id}").json()["state"] == "cancelling"
     route = f"/v1/jobs/{claim['job']}/release"
     assert service.device.post(route, json=release_of(claim)).json() == {"state": "cancelled"}
