@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import ProblemError, ProblemResponse
-from mapper.ast_model.bounded_json import loads_bounded
+from mapper.ast_model.bounded_json import TooManyValues, loads_bounded
 from mapper.errors import InputError, Problem
 
 
@@ -37,7 +37,9 @@ def read_json(body: bytes, bounds: JsonBounds) -> Any:
     Raises ProblemError: 400 for what is no acceptable JSON, 422 for too much structure.
     """
     try:
-        value = loads_bounded(body, max_bytes=max(len(body), 1))
+        value = loads_bounded(body, max_bytes=max(len(body), 1), max_values=bounds.values)
+    except TooManyValues:
+        raise _too_complex("values", bounds.values) from None
     except InputError as error:
         problem = error.problems[0]
         raise ProblemError("malformed-json", problem.message, error.problems) from None

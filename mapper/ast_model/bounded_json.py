@@ -12,17 +12,27 @@ from mapper.errors import InputError, Problem
 MAX_BYTES = 8 * 2**20
 MAX_DEPTH = 512
 
-# Brackets outside strings. A string that is not closed runs to the end, so that the scan
+# Brackets and commas outside strings. A string that is not closed runs to the end, so that the scan
 # stays linear whatever the text is.
-_SCAN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_SCAN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 
 
-def loads_bounded(text: str | bytes, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
+class TooManyValues(InputError):
+    """The text has more values than are accepted; nothing of it was built."""
+
+
+def loads_bounded(
+    text: str | bytes,
+    max_bytes: int = MAX_BYTES,
+    max_depth: int = MAX_DEPTH,
+    max_values: int | None = None,
+) -> Any:
     """The value of a JSON text.
 
-    Raises InputError for more than ``max_bytes`` bytes, more than ``max_depth`` nested
-    brackets, bytes that are not UTF-8, malformed JSON, a key twice in one object, NaN and
-    infinities, and integers beyond 64 bits.
+    Raises TooManyValues where commas or brackets say that there are more than ``max_values``
+    values (a text with fewer of both may still have more), InputError for more than ``max_bytes``
+    bytes, more than ``max_depth`` nested brackets, bytes that are not UTF-8, malformed JSON, a key
+    twice in one object, NaN and infinities, and integers beyond 64 bits.
     """
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > max_bytes:
@@ -35,12 +45,20 @@ def loads_bounded(text: str | bytes, max_bytes: int = MAX_BYTES, max_depth: int 
             raise InputError(
                 Problem("", "the JSON text is not UTF-8", f"byte {error.start}")
             ) from None
-    depth = 0
+    depth = opened = commas = 0
+    most = max_values if max_values is not None else size
     for match in _SCAN.finditer(text):
         bracket = match.group()
-        if bracket in ("[", "{"):
+        if bracket == ",":
+            commas += 1
+        elif bracket in ("[", "{"):
             depth += 1
-        elif bracket in ("]", "}"):
+            opened += 1
+        if opened > most or commas >= most:
+            raise TooManyValues(
+                Problem("", "the JSON text has too many values", f"over {most}", f"{most} values")
+            )
+        if bracket in ("]", "}"):
             depth -= 1
         if depth > max_depth:
             limit = f"{max_depth} levels"

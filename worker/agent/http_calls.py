@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from worker.agent import AGENT_VERSION
@@ -275,8 +275,9 @@ class _Bounded:
         self._deadline = deadline
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """What the response reads."""
-        source = self._sock.makefile(mode, buffering=0)
+        """What the response reads; ``mode`` is ``rb``."""
+        del mode
+        source = self._sock.makefile("rb", buffering=0)
         return io.BufferedReader(_Until(source, self._sock, self._deadline))
 
 
@@ -284,7 +285,8 @@ def _answers_until(deadline: float) -> Any:
     """A class of responses that are there, head and body, at that moment or not at all."""
 
     def response(sock: socket.socket, **more: Any) -> http.client.HTTPResponse:
-        return http.client.HTTPResponse(_Bounded(sock, deadline), **more)
+        # Of the socket a response takes nothing but this one method.
+        return http.client.HTTPResponse(cast("socket.socket", _Bounded(sock, deadline)), **more)
 
     return response
 
