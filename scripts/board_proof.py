@@ -130,7 +130,7 @@ def main() -> int:
             device = await_device(api, worker)
             print(f"{time.monotonic() - started:6.1f} s  {device['name']} is here", flush=True)
             facts = api("GET", f"/v1/devices/{device['id']}")["facts"]
-            for name in ("system", "platform.version", "device.version", "child.network"):
+            for name in ("system", "platform.version", "device.version", "sandbox.network"):
                 print(f"          {name}: {facts.get(name)}")
             run = tune(api, device["id"], options.candidates)
         finally:

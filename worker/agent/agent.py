@@ -191,6 +191,14 @@ class Agent:
             device=self._device,
             version=AGENT_VERSION,
         )
+        sandbox = {
+            name.removeprefix("sandbox."): str(value)
+            for name, value in self._bench.facts.items()
+            if name.startswith("sandbox.")
+        }
+        if sandbox:
+            said = ", ".join(f"{name}: {value}" for name, value in sandbox.items())
+            self._announcer.say("sandbox", f"kernels run shut in: {said}", **sandbox)
         if not self._calls.address.secure and not self._calls.address.is_loopback:
             self._announcer.say("unencrypted", "http, not https: the token can be read on its way")
 

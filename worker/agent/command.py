@@ -21,9 +21,10 @@ from worker.agent.state_folder import StateFolder
 from worker.agent.waiting import Waiter
 
 _EPILOG = """\
-Exit codes: 0 ended as asked; 1 --once found no job; 2 options; 3 the device is not there or is
-quarantined; 4 the state folder is in use or cannot be written; 5 the server cannot be reached
-(--once) or does not speak this protocol; 70 a fault of nestmap; 77 the server refuses the token.
+Exit codes: 0 ended as asked; 1 --once found no job; 2 options; 3 the device is not there, is
+quarantined or, with --require-sandbox, cannot be shut in; 4 the state folder is in use or cannot
+be written; 5 the server cannot be reached (--once) or does not speak this protocol; 70 a fault of
+nestmap; 77 the server refuses the token.
 """
 
 
@@ -66,10 +67,20 @@ def parser() -> argparse.ArgumentParser:
         help="seconds between probes of a quarantined device (default: 300)")  # fmt: skip
     add("--nice", type=int, default=5, choices=range(20), metavar="N",
         help="niceness of the measuring process (default: 5)")  # fmt: skip
-    add("--memory-mb", type=_positive, metavar="MB",
-        help="address space of the measuring process; GPU drivers need a lot")  # fmt: skip
+    add(
+        "--memory-mb",
+        type=_positive,
+        metavar="MB",
+        help="what the measuring process may allocate (default: three quarters of the machine's)",
+    )
     add("--with-network", action="store_true",
         help="leave the measuring process its network")  # fmt: skip
+    add("--sandbox", choices=("auto", "namespaces", "landlock", "limits"), default="auto",
+        help="how the measuring process is shut in (default: auto, what works)")  # fmt: skip
+    add("--sandbox-path", action="append", default=[], metavar="PATH",
+        help="what else it may read: folders of a driver; may be repeated")  # fmt: skip
+    add("--require-sandbox", action="store_true",
+        help="do not serve where files, network or system calls stay open")  # fmt: skip
     add("--record", metavar="FILE", help="add outcomes to a file for recorded:<file>")
     add("--broker", metavar="URL", default=None,
         help="amqp(s)://…: hear of jobs through RabbitMQ instead of long polls "
@@ -109,6 +120,10 @@ def settings_of(options: argparse.Namespace) -> Settings:
     executor_options = [f"--nice={options.nice}"]
     if options.memory_mb is not None:
         executor_options.append(f"--memory-mb={options.memory_mb}")
+    executor_options.append(f"--sandbox={options.sandbox}")
+    executor_options += [f"--sandbox-path={path}" for path in options.sandbox_path]
+    if options.require_sandbox:
+        executor_options.append("--require-sandbox")
     if options.with_network:
         executor_options.append("--with-network")
     if options.reload_command:

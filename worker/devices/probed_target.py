@@ -219,6 +219,13 @@ def prepare(wanted: str = "") -> None:
     Nothing happens where it is not installed, is loaded already, or no target works:
     :func:`resolve` and :func:`apply` say so where it matters.
     """
+    if (choice := find_out(wanted)) is not None:
+        load(choice)
+
+
+def find_out(wanted: str = "") -> Choice | None:
+    """As :func:`resolve`, remembered for later processes; None where PyPI's PoCL is not installed
+    or no target works."""
     with contextlib.suppress(DeviceError):
-        if wheel_library() is not None:
-            load(resolve(wanted))
+        return resolve(wanted) if wheel_library() is not None else None
+    return None

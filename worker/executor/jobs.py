@@ -31,6 +31,7 @@ import numpy as np
 from mapper.errors import InputError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timed, outcome_detail, outcome_kind
+from worker.measuring.kernel_text import refuse_foreign_text
 from worker.measuring.settings import Protocol, Tolerance
 
 SCHEMA = "nestmap/measure-job/1"
@@ -126,6 +127,7 @@ def _plan(value: Any, artifacts: Mapping[str, str]) -> HostPlan:
         if path.stat().st_size > MAX_SOURCE_BYTES:
             raise InputError(Problem("/plan/source", "is too large", allowed=str(MAX_SOURCE_BYTES)))
         source = path.read_text(encoding="utf-8")
+    refuse_foreign_text(source)
     return HostPlan.from_json({**value, "source": source})
 
 

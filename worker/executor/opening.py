@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from mapper.device_profile import device_name
+from worker.devices import probed_target
 from worker.devices.interface import MeasuringDevice
 from worker.devices.null import NullDevice
-from worker.executor.confinement import VARIABLE, Confinement
 from worker.executor.recordings import open_recording
 from worker.measuring import MeasuringChild
+from worker.measuring.sandbox import VARIABLE, Sandbox
 
 NULL = "null"
 RECORDED = "recorded:"
-CONFINED_CHILD = "worker.executor.confined_child"
+SANDBOXED_CHILD = "worker.measuring.sandboxed_child"
 #: A board that compiles its first kernel while another of its cores is busy takes its time.
 _START_TIMEOUT_S = 180.0
 _RELOAD_TIMEOUT_S = 120.0
+_SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|(?:^|_)KEY(?:_|$)", re.IGNORECASE)
 
 
 def open_device(
     spec: str,
-    confinement: Confinement,
+    sandbox: Sandbox,
     reload_command: str = "",
     say: Callable[[str], None] = lambda text: None,
 ) -> MeasuringDevice:
@@ -37,15 +41,25 @@ def open_device(
         return NullDevice()
     if spec.startswith(RECORDED):
         return open_recording(Path(spec.removeprefix(RECORDED)))
-    os.environ[VARIABLE] = confinement.to_text()
+    os.environ[VARIABLE] = sandbox.to_text()
+    _drop_secrets()
+    # In its sandbox the child cannot keep what it finds out about the processor.
+    probed_target.find_out(device_name(spec).target)
     recovery = (lambda: say(run_reload(reload_command))) if reload_command else None
     return MeasuringChild(
         spec,
         recovery=recovery,
         start_timeout_s=_START_TIMEOUT_S,
         probe_timeout_s=_START_TIMEOUT_S,
-        child_module=CONFINED_CHILD,
+        child_module=SANDBOXED_CHILD,
     )
+
+
+def _drop_secrets() -> None:
+    """Leave children nothing that looks like a secret in their environment."""
+    for name in list(os.environ):
+        if _SECRET.search(name):
+            del os.environ[name]
 
 
 def run_reload(command: str) -> str:

@@ -28,11 +28,11 @@ from mapper.profiles import profile_to_json
 from worker.devices.facts import machine_state
 from worker.devices.interface import MeasuringDevice
 from worker.devices.null import plan_digest
-from worker.executor.confinement import Confinement, network_of
 from worker.executor.jobs import MeasureJob, outcome_to_result
 from worker.executor.opening import open_device
 from worker.executor.recordings import Recorder
 from worker.measuring import MeasuringChild
+from worker.measuring.sandbox import KINDS, Sandbox, lacking
 
 #: A measuring process that something outside killed (memory ran out) gets another chance.
 MOST_TRIES = 3
@@ -44,8 +44,16 @@ _CLOSING_GRACE_S = 5.0
 class Executor:
     """Serves one device to one agent."""
 
-    def __init__(self, device: MeasuringDevice, events: int, record: Path | None = None) -> None:
+    def __init__(
+        self,
+        device: MeasuringDevice,
+        events: int,
+        record: Path | None = None,
+        *,
+        require_sandbox: bool = False,
+    ) -> None:
         self._device = device
+        self._require_sandbox = require_sandbox and isinstance(device, MeasuringChild)
         self._events = events
         self._record = record
         self._recorder: Recorder | None = None
@@ -111,26 +119,17 @@ class Executor:
             return False
         if self._record is not None and self._recorder is None:
             self._recorder = Recorder(self._record, profile, facts)
-        self.emit(
-            "ready", facts={**facts, **self._child_facts(), "profile": profile_to_json(profile)}
-        )
+        if self._require_sandbox and (missing := lacking(facts)):
+            reason = "--require-sandbox: this system does not give all of it: " + "; ".join(missing)
+            self.emit("no-device", reason=reason)
+            return False
+        self.emit("ready", facts={**facts, "profile": profile_to_json(profile)})
         return True
 
     def _say_broken(self, error: DeviceError) -> None:
         reason = getattr(self._device, "quarantine_reason", "")
         # What cannot be killed sits in the driver; the reason of the quarantine says so.
         self.emit("quarantined" if reason else "no-device", reason=reason or str(error))
-
-    def _child_facts(self) -> dict[str, str]:
-        if not isinstance(self._device, MeasuringChild) or self._device.child_pid is None:
-            return {}
-        pid = self._device.child_pid
-        with contextlib.suppress(OSError):
-            return {
-                "child.network": network_of(pid),
-                "child.nice": str(os.getpriority(os.PRIO_PROCESS, pid)),
-            }
-        return {}
 
     def _serve_one(self, message: dict[str, Any]) -> None:
         job = message["job"]
@@ -202,7 +201,7 @@ class Executor:
         """The device's facts, without starting a child for them where the last one was lost."""
         if isinstance(self._device, MeasuringChild) and self._device.child_pid is None:
             return {"child.lost": type(outcome).__name__.lower()}
-        return {**self._device.facts(), **self._child_facts()}
+        return self._device.facts()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -212,6 +211,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nice", type=int, default=5)
     parser.add_argument("--memory-mb", type=int)
     parser.add_argument("--with-network", action="store_true")
+    parser.add_argument("--sandbox", choices=KINDS, default=KINDS[0])
+    parser.add_argument("--sandbox-path", action="append", default=[])
+    parser.add_argument("--require-sandbox", action="store_true")
     parser.add_argument("--reload-command", default="")
     parser.add_argument("--record", type=Path)
     options = parser.parse_args(arguments)
@@ -219,12 +221,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     events = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     memory = None if options.memory_mb is None else options.memory_mb * 1024 * 1024
-    confinement = Confinement(options.nice, memory, options.with_network)
+    paths = tuple(options.sandbox_path)
+    sandbox = Sandbox(options.nice, memory, options.with_network, options.sandbox, paths)
     executors: list[Executor] = []
     try:
         device = open_device(
             options.device,
-            confinement,
+            sandbox,
             options.reload_command,
             lambda text: executors[0].emit("recovering", text=text),
         )
@@ -232,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.write(events, json.dumps({"event": "no-device", "reason": str(error)}).encode() + b"\n")
         return 3
     with device:
-        executor = Executor(device, events, options.record)
+        executor = Executor(device, events, options.record, require_sandbox=options.require_sandbox)
         executors.append(executor)
         reader = threading.Thread(
             target=executor.read, args=(sys.stdin.fileno(),), name="requests", daemon=True

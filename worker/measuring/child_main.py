@@ -8,15 +8,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import resource
 import signal
 import sys
 import threading
 import time
 import traceback
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,27 +31,15 @@ from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.golden import golden_kernel
 from worker.measuring.loaded_plan import LoadedPlan, Session, open_session
 from worker.measuring.plan_timing import measure_plan
+from worker.measuring.sandbox import restrain
 from worker.measuring.settings import Protocol, Tolerance
 from worker.measuring.wire import StreamEnded, outcome_to_json, receive, send
 
 #: Workloads kept in memory. A search works on one at a time; two make changing over cheap.
 _KEPT_WORKLOADS = 2
 _REFERENCE_RUNS = 5
-#: A kernel's printf must not fill the disk; more than any driver writes into its cache.
-_LARGEST_FILE_BYTES = 1 << 30
 
 _Workload = tuple[dict[str, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
-
-
-def _restrain() -> None:
-    """Limit what a bad kernel can do to the machine."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    largest = _LARGEST_FILE_BYTES if hard == resource.RLIM_INFINITY else hard
-    resource.setrlimit(resource.RLIMIT_FSIZE, (min(largest, _LARGEST_FILE_BYTES), hard))
-    with contextlib.suppress(OSError):
-        # When memory runs out the kernel shall take this process, not the service.
-        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def die_with_parent(lifeline: int) -> None:
@@ -136,13 +125,13 @@ class _Server:
             return Crash(1, traceback.format_exc()), True
 
 
-def main() -> int:
-    """Serve until the parent closes its end."""
+def main(sandbox: Mapping[str, str] = MappingProxyType({})) -> int:
+    """Serve until the parent closes its end; ``sandbox`` are facts to give with the device's."""
     parser = argparse.ArgumentParser(prog="worker.measuring.child_main")
     parser.add_argument("--device", required=True)
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
-    _restrain()
+    restrain()
     die_with_parent(arguments.lifeline)
     # Drivers and kernels' printf write to standard output: keep the pipe for ourselves.
     replies = os.dup(sys.stdout.fileno())
@@ -158,7 +147,7 @@ def main() -> int:
         {
             "type": "ready",
             "profile": asdict(profile_of(session.device)),
-            "facts": device_facts(session.device),
+            "facts": {**device_facts(session.device), **sandbox},
         },
     )
     server = _Server(session)

@@ -86,6 +86,9 @@ class MeasuringChild:
         self._directory = tempfile.TemporaryDirectory(
             prefix="nestmap-measuring-", ignore_cleanup_errors=True
         )
+        # In a folder of its own, which a child in a sandbox sees as another user.
+        self._workload_folder = Path(self._directory.name) / "workloads"
+        self._workload_folder.mkdir(mode=0o755)
         self._lock = threading.RLock()
         self._child: ChildProcess | None = None
         self._profile: DeviceProfile | None = None
@@ -160,7 +163,7 @@ class MeasuringChild:
         self, inputs: Mapping[str, np.ndarray[Any, Any]], expected: np.ndarray[Any, Any]
     ) -> _Workload:
         # Numbered, not named by key: keys and input names come from users.
-        directory = Path(self._directory.name) / f"workload{self._stored}"
+        directory = self._workload_folder / str(self._stored)
         self._stored += 1
         directory.mkdir()
         if any(len(name.splitlines()) != 1 for name in inputs):
@@ -169,6 +172,9 @@ class MeasuringChild:
         for index, array in enumerate(inputs.values()):
             np.save(directory / f"input{index}.npy", array, allow_pickle=False)
         np.save(directory / "expected.npy", expected, allow_pickle=False)
+        # The folder above is private; what lies in it is read by whoever the child is.
+        for path, mode in ((directory, 0o755), *((file, 0o644) for file in directory.iterdir())):
+            path.chmod(mode)
         shapes = {name: array.shape for name, array in inputs.items()}
         types = {name: array.dtype for name, array in inputs.items()}
         return _Workload(directory, shapes, types, expected.shape)

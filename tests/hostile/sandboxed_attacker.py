@@ -1,0 +1,147 @@
+"""What a kernel in the wrong hands would do from inside the sandbox: run by test_sandbox.py.
+
+Takes the place of the measuring child. What an attack got is sent as a line; nothing if it failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import mmap
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from worker.measuring.sandbox import VARIABLE, Folders, Sandbox, enter, restrain
+from worker.measuring.wire import send
+
+_MOST_FORKS = 600
+
+
+def _forks() -> str:
+    children: list[int] = []
+    try:
+        while len(children) < _MOST_FORKS:
+            child = os.fork()
+            if not child:
+                signal.pause()
+                os._exit(0)
+            children.append(child)
+    except OSError:
+        return ""
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        for child in children:
+            os.waitpid(child, 0)
+    return f"{len(children)} processes"
+
+
+def _memory() -> str:
+    mmap.mmap(-1, 3 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return "3 GB"
+
+
+def _connect(family: int, address: object) -> str:
+    with socket.socket(family) as caller:
+        caller.settimeout(2)
+        caller.connect(address)  # type: ignore[arg-type]
+    return "connected"
+
+
+def _written(folder: str) -> str:
+    path = Path(folder) / "left-behind"
+    path.write_text("x")
+    return str(path)
+
+
+def _syscall(number: int, *arguments: int) -> str:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(number, *arguments) == -1:
+        raise OSError(ctypes.get_errno(), "refused")
+    return "done"
+
+
+def _stay() -> str:
+    """A process that left the session; it lives as long as it is let."""
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            time.sleep(300)
+        os._exit(0)
+    return "forked"
+
+
+def _killed(pid: int) -> str:
+    os.kill(pid, 0)
+    return f"reached {pid}"
+
+
+def attacks(aim: dict[str, str]) -> dict[str, Callable[[], str]]:
+    """By name."""
+    agent = int(aim["agent"])
+    number = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
+    return {
+        "identity": lambda: Path(aim["identity"]).read_text(),
+        "names of the state's files": lambda: str(os.listdir(Path(aim["identity"]).parent)),
+        "identity through the parent's root": lambda: Path(
+            f"/proc/{os.getppid()}/root{aim['identity']}"
+        ).read_text(),
+        "the agent's environment": lambda: Path(f"/proc/{agent}/environ").read_text(),
+        "the agent's command line": lambda: Path(f"/proc/{agent}/cmdline").read_text(),
+        "the agent's memory": lambda: str(Path(f"/proc/{agent}/mem").open("r+b")),
+        "signal to the agent": lambda: _killed(agent),
+        "shadow": lambda: Path("/etc/shadow").read_text(),
+        "write beside the package": lambda: _written(aim["package"]),
+        "write into the state": lambda: _written(str(Path(aim["identity"]).parent)),
+        "write into workloads": lambda: _written(aim["workloads"]),
+        "write into /var/tmp": lambda: _written("/var/tmp"),
+        "tcp": lambda: _connect(socket.AF_INET, ("127.0.0.1", int(aim["port"]))),
+        "unix socket": lambda: _connect(socket.AF_UNIX, aim["socket"]),
+        "abstract socket": lambda: _connect(socket.AF_UNIX, "\0" + aim["abstract"]),
+        "ptrace": lambda: _syscall((101, 117)[number], 16, agent, 0, 0),
+        "user namespace": lambda: _syscall((272, 97)[number], 0x10000000),
+        "clone3": lambda: _syscall(435, 0, 0),
+        "io_uring": lambda: _syscall(425, 1, 0),
+        "clone into namespaces": lambda: _syscall((56, 220)[number], 0x10000000 | 17, 0, 0, 0, 0),
+        "forks": _forks,
+        "memory": _memory,
+    }
+
+
+def main() -> None:
+    """Enter, attack, tell, stay."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lifeline", type=int, required=True)
+    known, _ = parser.parse_known_args()
+    scratch = Path(os.environ["TMPDIR"]).parent
+    restrain()
+    folders = Folders(scratch.parent / "workloads", scratch)
+    facts = enter(Sandbox.from_text(os.environ[VARIABLE]), folders, known.lifeline)
+    got: dict[str, str] = {}
+    aim = json.loads(os.environ["AIM"])
+    for name, attack in attacks(aim).items():
+        try:
+            if gain := attack():
+                got[name] = gain
+        except (OSError, MemoryError, ValueError):
+            continue
+    workload = (Path(aim["workloads"]) / "0").read_text()
+    (scratch / "tmp" / "own").write_text("x")
+    send(1, {"facts": facts, "got": got, "workload": workload, "pid": os.getpid()})
+    if aim["end"] == "stay":
+        _stay()
+        send(1, {"stays": True})
+        time.sleep(300)
+    if aim["end"] == "abort":
+        os.abort()
+    sys.exit(int(aim["end"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""A server in the wrong hands does not own the board: what a measuring child cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from worker.measuring import landlock
+from worker.measuring.child_process import ChildDied, ChildProcess
+from worker.measuring.sandbox import VARIABLE, Sandbox, lacking
+
+ATTACKER = "tests.hostile.sandboxed_attacker"
+ROOT = Path(__file__).resolve().parents[2]
+#: What limits alone cannot hold back, which is why --require-sandbox refuses them.
+_OPEN_FILES = {
+    "identity", "names of the state's files", "identity through the parent's root",
+    "the agent's environment", "the agent's command line", "the agent's memory",
+    "signal to the agent", "shadow", "write beside the package", "write into the state",
+    "write into workloads", "write into /var/tmp",
+}  # fmt: skip
+
+
+class Attack:
+    """A child that attacks; what it is aimed at."""
+
+    def __init__(self, folder: Path, kind: str, end: str) -> None:
+        self.mark = uuid.uuid4().hex
+        state = folder / "state"
+        state.mkdir(mode=0o700)
+        identity = state / "identity.json"
+        identity.write_text("nm_secret")
+        identity.chmod(0o600)
+        self.measuring = folder / "measuring"
+        workloads = self.measuring / "workloads"
+        workloads.mkdir(parents=True)
+        workloads.chmod(0o755)
+        (workloads / "0").write_text("numbers")
+        (workloads / "0").chmod(0o644)
+        self._listeners = [
+            self._listen(socket.AF_INET, ("127.0.0.1", 0)),
+            self._listen(socket.AF_UNIX, str(folder / "s")),
+            self._listen(socket.AF_UNIX, "\0" + self.mark),
+        ]
+        aim = {
+            "identity": str(identity), "agent": str(os.getpid()), "package": str(ROOT / "worker"),
+            "workloads": str(workloads), "port": str(self._listeners[0].getsockname()[1]),
+            "socket": str(folder / "s"), "abstract": self.mark, "end": end,
+        }  # fmt: skip
+        sandbox = Sandbox(kind=kind, memory_bytes=1 << 30)
+        environment = {VARIABLE: sandbox.to_text(), "AIM": json.dumps(aim), "MARK": self.mark}
+        self.child = ChildProcess("none", self.measuring, ATTACKER, environment)
+
+    @staticmethod
+    def _listen(family: int, address: Any) -> socket.socket:
+        listener = socket.socket(family)
+        listener.bind(address)
+        listener.listen()
+        return listener
+
+    def told(self) -> dict[str, Any]:
+        return self.child.receive(time.monotonic() + 60)
+
+    def processes(self) -> list[int]:
+        """Every process of the machine that has the mark in its environment."""
+        found: list[int] = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if self.mark.encode() in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+            except OSError:
+                continue
+        return found
+
+    def close(self) -> None:
+        self.child.close()
+        for listener in self._listeners:
+            listener.close()
+
+
+@contextmanager
+def attack(folder: Path, kind: str, end: str = "0") -> Iterator[Attack]:
+    under_way = Attack(folder, kind, end)
+    try:
+        yield under_way
+    finally:
+        under_way.close()
+
+
+def kinds() -> list[str]:
+    return ["namespaces", *(["landlock"] if landlock.edition() else []), "limits"]
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_child_gets_nothing_of_the_machine(tmp_path: Path, kind: str) -> None:
+    with attack(tmp_path, kind) as under_way:
+        told = under_way.told()
+    facts, got = told["facts"], set(told["got"])
+    if kind != "namespaces" and os.getuid() == 0:
+        # The system does not count root's processes; only in namespaces root becomes nobody.
+        assert "the child is root" in lacking(facts)
+        got -= {"forks"}
+    assert told["workload"] == "numbers"
+    assert facts["sandbox.network"] == "none" and facts["sandbox.calls"] == "filtered"
+    if kind == "limits":
+        assert facts["sandbox.files"] == "open"
+        assert got <= _OPEN_FILES, told["got"]
+        assert "other files of this machine can be read" in lacking(facts)
+        return
+    assert facts["sandbox.files"] == {"namespaces": "own root", "landlock": "landlock"}[kind]
+    # Signals are what the first editions of Landlock leave.
+    assert got <= ({"signal to the agent"} if landlock.edition() < 6 else set()), told["got"]
+    assert not (tmp_path / "state/left-behind").exists()
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_processes_that_leave_the_session_end_with_the_child(tmp_path: Path, kind: str) -> None:
+    with attack(tmp_path, kind, end="stay") as under_way:
+        under_way.told()
+        assert under_way.told() == {"stays": True}
+        assert len(under_way.processes()) >= 2
+        under_way.child.kill()
+        end = time.monotonic() + 10
+        while (left := under_way.processes()) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not left
+
+
+@pytest.mark.parametrize(("end", "code"), [("0", 0), ("7", 7), ("abort", -signal.SIGABRT)])
+def test_end_of_the_child_is_seen_as_it_was(tmp_path: Path, end: str, code: int) -> None:
+    with attack(tmp_path, "namespaces", end=end) as under_way:
+        under_way.told()
+        with pytest.raises(ChildDied) as death:
+            under_way.told()
+    assert death.value.exit_code == code
+
+
+def test_child_of_an_agent_that_is_killed_ends(tmp_path: Path) -> None:
+    with attack(tmp_path, "namespaces", end="stay") as under_way:
+        under_way.told()
+        # What the end of the parent does: nobody holds the other end any more.
+        os.close(under_way.child._lifeline)
+        under_way.child._lifeline = -1
+        end = time.monotonic() + 10
+        while (left := under_way.processes()) and time.monotonic() < end:
+            time.sleep(0.05)
+        # The child that nobody has waited for yet has no environment left to read.
+        assert not left
