@@ -129,13 +129,15 @@ _KINDS = ", ".join(f"'{kind}'" for kind in OUTCOME_KINDS)
 
 
 class MeasurementRow(Base):
-    """``trials`` are packed little-endian 64-bit integers: one value, not a row a trial."""
+    """``trials`` are packed little-endian 64-bit integers: one value, not a row a trial.
+    ``board_id`` is None for what was measured without the farm."""
 
     __tablename__ = "measurements"
     __table_args__ = (
         UniqueConstraint("study_id", "candidate_id"),
         # The front is read off this index in order.
         Index(None, "study_id", "time_ms", "memory_bytes"),
+        Index(None, "candidate_id"),
         CheckConstraint(f"kind IN ({_KINDS})", name="kind"),
         CheckConstraint("(kind = 'timed') = (time_ms IS NOT NULL)", name="timed_has_time"),
         CheckConstraint("(kind = 'timed') = (trials IS NOT NULL)", name="timed_has_trials"),
@@ -152,3 +154,4 @@ class MeasurementRow(Base):
     source_hash: Mapped[str] = mapped_column(String(64))
     nestmap_version: Mapped[str] = mapped_column(String(64))
     started_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    board_id: Mapped[str | None] = mapped_column(AsciiName(32))

@@ -27,6 +27,9 @@ from api.schemas.devices import (
     HealthPage,
     NewTokenDocument,
     StateRequest,
+    StrikeDocument,
+    StrikePage,
+    StrikeRequest,
     TokenDocument,
     TokenPage,
     TokenRequest,
@@ -35,10 +38,12 @@ from api.schemas.leases import CodeAnswer, CodeRequest
 from api.services import PrincipalOf, ServicesOf
 from db.farm.errors import AbsentError
 from db.farm.states import BoardState, Scope
+from db.farm.strikes import Strike
 from mapper.errors import Problem
 from mapper.profiles import profile_names
 
 routes = GuardedRouter("devices")
+StrikePath = Annotated[int, Path(ge=0, lt=2**63)]
 TokenPath = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,64}$")]
 
 
@@ -147,6 +152,66 @@ async def enable_device(
     found = await services.database(boards.enable, device_id, by=principal.id)
     services.bells.ring([device_id])
     return DeviceDocument.of(found)
+
+
+@routes.get(
+    "/v1/devices/{device_id}/strikes", Access.USER, summary="What of a device does not count",
+    problems=(404,), response_model=StrikePage,
+)  # fmt: skip
+async def list_strikes(
+    device_id: DevicePath,
+    services: ServicesOf,
+    limit: Limit = DEFAULT_PAGE,
+    cursor: CursorQuery = None,
+) -> StrikePage:
+    """Oldest first, lifted ones included."""
+    key = decode_cursor("strikes", cursor, int)
+    after = 0 if key is None else int(key[0])
+    strikes = services.farm.strikes
+    found = await services.database(strikes.of_board, device_id, after=after, limit=limit + 1)
+    items = found[:limit]
+    return StrikePage(
+        items=[StrikeDocument.of(strike) for strike in items],
+        next=encode_cursor("strikes", (items[-1].id,)) if len(found) > limit else None,
+    )
+
+
+@routes.post(
+    "/v1/devices/{device_id}/strikes", Access.ADMIN, summary="Strike measurements of a device",
+    status=201, problems=(404, 409), response_model=StrikeDocument,
+)  # fmt: skip
+async def strike_measurements(
+    device_id: DevicePath, body: StrikeRequest, services: ServicesOf, principal: PrincipalOf
+) -> StrikeDocument:
+    """Off fronts, best kernels and what searches learn from, until the strike is lifted. Budgets
+    of runs stay spent."""
+    found = await services.database(
+        services.farm.strikes.strike, device_id, body.reason,
+        by=principal.id, since=body.since, until=body.until,
+    )  # fmt: skip
+    _log_strike(services, "measurements-struck", found, principal.id)
+    return StrikeDocument.of(found)
+
+
+@routes.post(
+    "/v1/devices/{device_id}/strikes/{strike_id}/lift", Access.ADMIN,
+    summary="Have struck measurements count again", problems=(404,),
+    response_model=StrikeDocument,
+)  # fmt: skip
+async def lift_strike(
+    device_id: DevicePath, strike_id: StrikePath, services: ServicesOf, principal: PrincipalOf
+) -> StrikeDocument:
+    """As they were. A repeat is allowed."""
+    strikes = services.farm.strikes
+    found = await services.database(strikes.lift, device_id, strike_id, by=principal.id)
+    _log_strike(services, "measurements-restored", found, principal.id)
+    return StrikeDocument.of(found)
+
+
+def _log_strike(services: ServicesOf, event: str, strike: Strike, by: str) -> None:
+    services.logger.info(
+        event, device=strike.board_id, strike=strike.id, measurements=strike.measurements, by=by
+    )
 
 
 @routes.post(

@@ -59,6 +59,13 @@ class FrontFilters(Filters):
     max_memory_bytes: int | None = Field(default=None, ge=0, lt=2**63)
     max_time_ms: float | None = Field(default=None, ge=0, le=1e15)
 
+    def has(self, point: StudiedPoint) -> bool:
+        """Whether a point lies within the bounds."""
+        most_bytes, most_ms = self.max_memory_bytes, self.max_time_ms
+        return (most_bytes is None or point.memory_bytes <= most_bytes) and (
+            most_ms is None or point.time_ms <= most_ms
+        )
+
 
 class ExportFilters(Filters):
     """Filters with the format of a file."""
@@ -181,23 +188,23 @@ async def get_front(filters: Annotated[FrontFilters, Query()], services: Service
     """
     farm = services.farm
 
-    def look() -> tuple[tuple[StudiedPoint, ...], dict[str, int], dict[int, str]]:
+    def look() -> tuple[list[StudiedPoint], list[StudiedPoint], dict[str, int], dict[int, str]]:
         selection = filters.selection()
-        front = farm.fronts.front(selection)
-        names = farm.catalogue.device_names(point.device_id for point in front)
-        return front, farm.measurements.counts(selection), names
+        # What beats a point within the bounds lies within them itself, so that the front of the
+        # part is the part of the front.
+        front = [point for point in farm.fronts.front(selection) if filters.has(point)]
+        claims = [point for point in farm.fronts.claims(selection) if filters.has(point)]
+        names = farm.catalogue.device_names(point.device_id for point in (*front, *claims))
+        return front, claims, farm.measurements.counts(selection), names
 
-    found, outcomes, names = await services.database(look)
-    # What beats a point within the bounds lies within them itself, so that the front of the
-    # part is the part of the front.
-    points = [
-        FrontPointDocument.of(point, names.get(point.device_id, ""))
-        for point in found
-        if (filters.max_memory_bytes is None or point.memory_bytes <= filters.max_memory_bytes)
-        and (filters.max_time_ms is None or point.time_ms <= filters.max_time_ms)
-    ]
+    found, claims, outcomes, names = await services.database(look)
+    points, unconfirmed = (
+        [FrontPointDocument.of(point, names.get(point.device_id, "")) for point in some]
+        for some in (found, claims)
+    )
     return Front(
         points=points,
+        unconfirmed=unconfirmed,
         fastest=points[0] if points else None,
         smallest=points[-1] if points else None,
         measured=sum(outcomes.values()),

@@ -9,8 +9,9 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from api.schemas.farm import DeviceId
 from api.schemas.solving import Strict
-from api.schemas.types import Number
+from api.schemas.types import Number, Timestamp
 from db.farm.records import Board, BoardFacts, NewToken, Token
+from db.farm.strikes import Strike
 
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
@@ -78,6 +79,52 @@ class StateRequest(Strict):
     """Why a device is taken out of work."""
 
     reason: Reason
+
+
+class StrikeRequest(Strict):
+    """Which measurements of a device shall not count, by when they began; all without times."""
+
+    reason: Reason
+    since: Timestamp | None = Field(default=None, description="RFC 3339, with its zone")
+    until: Timestamp | None = Field(default=None, description="What began before it; the end")
+
+
+class StrikeDocument(BaseModel):
+    """An admin's word that measurements of a device do not count."""
+
+    id: int
+    device: str
+    since: datetime | None
+    until: datetime | None
+    reason: str
+    by: str = Field(description="The id of a token")
+    measurements: int = Field(description="How many were struck")
+    created_at: datetime
+    lifted_at: datetime | None = Field(description="Since when they count again")
+    lifted_by: str
+
+    @classmethod
+    def of(cls, strike: Strike) -> StrikeDocument:
+        """The document of a strike."""
+        return cls(
+            id=strike.id,
+            device=strike.board_id,
+            since=strike.since,
+            until=strike.until,
+            reason=strike.reason,
+            by=strike.by,
+            measurements=strike.measurements,
+            created_at=strike.created_at,
+            lifted_at=strike.lifted_at,
+            lifted_by=strike.lifted_by,
+        )
+
+
+class StrikePage(BaseModel):
+    """Strikes of a device, oldest first, lifted ones included."""
+
+    items: list[StrikeDocument]
+    next: str | None
 
 
 class TokenRequest(Strict):

@@ -182,10 +182,15 @@ class Front(BaseModel):
     """The front, fastest first, within the bounds asked for.
 
     `fastest` and `smallest` answer the epsilon-constraint questions: the least time within
-    `max_memory_bytes`, the least memory within `max_time_ms`.
+    `max_memory_bytes`, the least memory within `max_time_ms`. Of several boards, points count that
+    another board of the same kind or another run has confirmed: neither of the two times is more
+    than one and a half times the other.
     """
 
     points: list[FrontPointDocument]
+    unconfirmed: list[FrontPointDocument] = Field(
+        description="Across boards: what would be on the front if one board's word were enough"
+    )
     fastest: FrontPointDocument | None
     smallest: FrontPointDocument | None
     measured: int = Field(description="Measurements of every kind that were looked at")

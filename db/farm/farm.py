@@ -26,6 +26,7 @@ from db.farm.presence import Presence
 from db.farm.results import Results
 from db.farm.retention import Retention
 from db.farm.runs import Runs
+from db.farm.strikes import Strikes
 from db.farm.tokens import Enrolments, Tokens
 from db.store import Store
 from db.transactions import Transactions
@@ -57,6 +58,7 @@ class Farm:
         self.runs = Runs(transactions, now)
         self.jobs = Jobs(transactions, now)
         self.results = Results(transactions, now)
+        self.strikes = Strikes(transactions, now)
         self.events = Events(transactions)
         self.artifacts = Artifacts(transactions, now)
         self.idempotency = Idempotency(transactions, now)

@@ -15,6 +15,7 @@ from db.farm.errors import ConflictError
 from db.farm.job_records import Finished, Lease
 from db.farm.leases import Held, held_job
 from db.farm.lifecycle import add_event, finish_job, set_state, settle, tried
+from db.farm.plausible import require_possible
 from db.farm.proposals import check_proposal, other_device_study, store_proposal
 from db.farm.rows import job_of, run_of
 from db.farm.run_records import Proposal
@@ -104,6 +105,7 @@ class Results:
         the board's clock; it is moved to lie between claim and now. A measurement that comes
         while its run is being cancelled is kept. With ``board_id`` the job must be that board's,
         and ``ConflictError`` says that the board is disabled: what it finds is not wanted.
+        ``InputError`` for times that cannot be (:mod:`db.farm.plausible`).
         """
         checked_json("facts", facts, MAX_FACTS_BYTES)
         columns = encode_outcome(outcome)
@@ -118,6 +120,7 @@ class Results:
                 return _finished(job, run, now, repeated=True)
             if board_id is not None:
                 _require_in_service(session, board_id)
+            require_possible(outcome, job.payload, facts)
             began = held.claimed_at if started_at is None else started_at
             row = {
                 "study_id": other_device_study(session, run, job, held.device, facts, now),
@@ -127,6 +130,7 @@ class Results:
                 "trials": columns.trials,
                 "time_ms": columns.time_ms,
                 "memory_bytes": job.memory_bytes,
+                "board_id": job.board_id,
                 "source_hash": job.source_hash,
                 "nestmap_version": job.nestmap_version,
                 "started_at": min(max(began, held.claimed_at), now),

@@ -44,7 +44,7 @@ from db.farm.run_records import (
     RunHistory,
 )
 from db.farm.states import BoardState, EventKind, JobKind, JobState, RunState
-from db.farm.tables import BoardRow, JobRow, RunBoardRow, RunRow, RunStudyRow
+from db.farm.tables import BoardRow, JobRow, RunBoardRow, RunRow, RunStudyRow, StruckRow
 from db.tables import DeviceRow, MeasurementRow, StudyRow
 from db.transactions import Transactions
 from mapper.errors import InputError, LimitError, Problem
@@ -247,6 +247,13 @@ class Runs:
             for study_id, candidate_id, state in jobs:
                 if study_id is not None and candidate_id is not None:
                     (waiting if state in _SETTABLE else lost).add((study_id, candidate_id))
+            # Measured and not to be believed: not known, and not asked for again.
+            struck = session.execute(
+                select(StruckRow.study_id, StruckRow.candidate_id).where(
+                    StruckRow.study_id.in_([study.study_id for study in studies])
+                )
+            )
+            lost |= {(study_id, candidate_id) for study_id, candidate_id in struck}
             return RunHistory(
                 run=run_of(row, self._now()),
                 strategy_state=row.strategy_state,

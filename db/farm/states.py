@@ -137,3 +137,5 @@ class EventKind(StrEnum):
     JOB_FAILED = "job-failed"
     BOARD_ENROLLED = "board-enrolled"
     BOARD_STATE = "board-state"
+    STRUCK = "measurements-struck"
+    RESTORED = "measurements-restored"

@@ -179,7 +179,7 @@ class JobRow(Base):
     """A unit of leased work. ``lease_hash`` stays after the lease's end: a repeat is known by it.
 
     ``held`` is set while the run is paused, so that a claim need not look at runs. ``rank`` is
-    the priority negated: queues are read off an index upwards.
+    the priority and the turn (:mod:`db.farm.turns`): queues are read off an index upwards.
     """
 
     __tablename__ = "jobs"
@@ -322,3 +322,44 @@ class IdempotencyRow(Base):
     response: Mapped[Any] = mapped_column(JSON(none_as_null=True), nullable=True)
     resource: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class StrikeRow(Base):
+    """An admin's word that what a board measured between two times does not count; it stands
+    until ``lifted_at``."""
+
+    __tablename__ = "strikes"
+    __table_args__ = (Index(None, "board_id", "id"),)
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    board_id: Mapped[str] = mapped_column(ForeignKey("boards.id"))
+    since: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    reason: Mapped[str] = mapped_column(Text)
+    principal: Mapped[str] = mapped_column(Text)
+    measurements: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    lifted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    lifted_by: Mapped[str] = mapped_column(Text)
+
+
+class StruckRow(Base):
+    """A measurement that was struck: it lies here, where no front and no search finds it, with the
+    id that it had."""
+
+    __tablename__ = "struck_measurements"
+    __table_args__ = (UniqueConstraint("study_id", "candidate_id"), Index(None, "strike_id"))
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True, autoincrement=False)
+    strike_id: Mapped[int] = mapped_column(ForeignKey("strikes.id"))
+    study_id: Mapped[int] = mapped_column(ForeignKey("studies.id"))
+    candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.id"))
+    kind: Mapped[str] = mapped_column(Word)
+    detail: Mapped[dict[str, Any]] = mapped_column(JSON)
+    trials: Mapped[bytes | None] = mapped_column(LargeBinary)
+    time_ms: Mapped[float | None] = mapped_column(Double)
+    memory_bytes: Mapped[int] = mapped_column(BigInteger)
+    source_hash: Mapped[str] = mapped_column(String(64))
+    nestmap_version: Mapped[str] = mapped_column(String(64))
+    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    board_id: Mapped[str | None] = mapped_column(Identifier)

@@ -16,6 +16,7 @@ from nestmap.cli.calibrate import calibrate
 from nestmap.cli.output import note, write_json, write_table, write_text
 from nestmap.cli.remote import TokenFileOption, UrlOption, asking, service_at
 from nestmap.cli.request import JsonOption
+from nestmap.cli.strikes import strike
 
 if TYPE_CHECKING:
     from nestmap.client import Client
@@ -36,6 +37,7 @@ _LIMITS = (
 
 app = typer.Typer()
 app.command()(calibrate)
+app.command()(strike)
 
 
 @app.callback(invoke_without_command=True)

@@ -225,6 +225,21 @@ class AsyncClient:
         """Take a device out of work (with a reason) or back in; for admins."""
         return await self._exchange(calls.set_device(device, step, reason))
 
+    def strikes(self, device: str) -> AsyncIterator[documents.StrikeDocument]:
+        """What of a device does not count, oldest first, lifted ones included."""
+        return self._listed(calls.strikes(device))
+
+    async def strike(
+        self, device: str, reason: str, *, since: str | None = None, until: str | None = None
+    ) -> documents.StrikeDocument:
+        """Take measurements of a device, by when they began (RFC 3339), off fronts, best kernels
+        and what searches learn from; for admins."""
+        return await self._exchange(calls.strike(device, reason, since, until))
+
+    async def lift_strike(self, device: str, strike: int) -> documents.StrikeDocument:
+        """Have struck measurements count again; for admins."""
+        return await self._exchange(calls.lift_strike(device, strike))
+
     async def create_enrolment(
         self, profile: str | None = None, valid_s: float | None = None
     ) -> documents.CodeAnswer:

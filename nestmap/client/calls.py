@@ -353,6 +353,26 @@ def set_device(device: str, step: DeviceStep, reason: str | None) -> Call[docume
     return _post(path, documents.DeviceDocument, {"reason": reason})
 
 
+def strikes(device: str) -> Listing[documents.StrikeDocument]:
+    """What of a device does not count, oldest first."""
+    return _list(f"/v1/devices/{part(device)}/strikes", documents.StrikeDocument, {})
+
+
+def strike(
+    device: str, reason: str, since: str | None, until: str | None
+) -> Call[documents.StrikeDocument]:
+    """Strike measurements. Sent once: the second would find none and say so."""
+    value = _present({"reason": reason, "since": since, "until": until})
+    call = _post(f"/v1/devices/{part(device)}/strikes", documents.StrikeDocument, value)
+    return replace(call, repeatable=False)
+
+
+def lift_strike(device: str, strike: int) -> Call[documents.StrikeDocument]:
+    """Have struck measurements count again."""
+    path = f"/v1/devices/{part(device)}/strikes/{strike:d}/lift"
+    return Call("POST", path, documents.StrikeDocument)
+
+
 def create_enrolment(profile: str | None, valid_s: float | None) -> Call[documents.CodeAnswer]:
     """A one-time code. Sent once: a lost answer has lost its code, which then expires."""
     value = _present({"profile": profile, "valid_s": valid_s})

@@ -246,6 +246,21 @@ class ProfileDocument(TypedDict):
     target: str
 
 
+class StrikeDocument(TypedDict):
+    """An admin's word that measurements of a device do not count."""
+
+    id: int
+    device: str
+    since: str | None
+    until: str | None
+    reason: str
+    by: str
+    measurements: int
+    created_at: str
+    lifted_at: str | None
+    lifted_by: str
+
+
 class DeviceDocument(TypedDict):
     """A board or host that an agent serves."""
 
@@ -399,6 +414,7 @@ class Front(TypedDict):
     """The front, fastest first, within the bounds asked for."""
 
     points: list[FrontPointDocument]
+    unconfirmed: list[FrontPointDocument]
     fastest: FrontPointDocument | None
     smallest: FrontPointDocument | None
     measured: int

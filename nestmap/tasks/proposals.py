@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from db.canonical import canonical_json, content_hash
+from db.farm.plausible import MULTIPLY_ADDS
 from mapper.ast_model.json_reader import JsonObject
 from mapper.constraint_rules.predicate import ParameterVariable
 from mapper.errors import InputError, Problem
@@ -54,8 +55,13 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
     timeout_s = request.run.timeouts.timeout_s(_best_ms(search, request))
     for candidate in batch:
         context.watch.tick()
-        workload = state.of(variants[candidate.subject_index], candidate)
-        replies.item({"candidate": _candidate(candidate, request, workload, spool, timeout_s)})
+        variant = variants[candidate.subject_index]
+        workload = state.of(variant, candidate)
+        layer = variant.subject.layer
+        work = {} if layer is None else {MULTIPLY_ADDS: layer.macs}
+        replies.item(
+            {"candidate": _candidate(candidate, request, workload, spool, timeout_s, work)}
+        )
     replies.end(
         {
             "device": {"name": profile.name, "facts": device_identity(request.facts)},
@@ -171,6 +177,7 @@ def _candidate(
     workload: dict[str, Any],
     spool: Spool,
     timeout_s: float,
+    work: dict[str, int],
 ) -> dict[str, Any]:
     plan = candidate.plan.to_json()
     source = spool.put(plan.pop("source").encode(), SOURCE)
@@ -184,6 +191,7 @@ def _candidate(
             "workload": workload,
             "protocol": request.run.protocol.to_json(),
             "timeout_s": timeout_s,
+            **work,
         },
         "artifacts": [source, *artifacts_of(workload)],
     }

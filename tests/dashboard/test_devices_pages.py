@@ -37,6 +37,19 @@ def test_a_device_is_quarantined_and_released_on_its_page(page: Page, dashboard:
     expect(page.locator("section[aria-labelledby=events]")).to_contain_text("quarantined")
 
 
+def test_measurements_are_struck_and_brought_back_on_the_page(page: Page, dashboard: Dashboard):
+    page.goto(f"{dashboard.url}/devices/{dashboard.device_id}")
+    # Before anything was measured: other tests go on with what this device has.
+    page.locator("#strike-reason").fill("a <b>lie</b>")
+    page.locator("#strike-until").fill("2020-01-01T00:00")
+    page.locator("[data-strike-form] button").click()
+    strikes = page.locator("section[aria-labelledby=strikes]")
+    expect(strikes).to_contain_text("a <b>lie</b>")
+    strikes.locator("[data-lift]").first.click()
+    expect(strikes).to_contain_text("lifted")
+    expect(page.locator("section[aria-labelledby=events]")).to_contain_text("restored")
+
+
 def fastest_of_layer(client: httpx.Client, device: str) -> str:
     """The fastest candidate of all runs of the small layer on a device, whoever began them."""
     runs = client.get("/v1/runs", params={"limit": 500}).json()["items"]

@@ -20,6 +20,7 @@ from api.services import ServicesOf
 from db.farm.farm import Farm
 from db.farm.records import Event, Keyset
 from db.farm.states import BoardState
+from db.farm.strikes import Strike
 
 PAGE = 100
 RUNS_SHOWN = 20
@@ -66,6 +67,7 @@ class _Found:
     history: HistoryView
     runs: list[RunLine]
     events: tuple[Event, ...]
+    strikes: tuple[Strike, ...]
 
 
 @routes.get("/devices/{device_id}")
@@ -81,6 +83,7 @@ async def show_device(device_id: DevicePath, request: Request, services: Service
         history=found.history,
         runs=found.runs,
         events=found.events,
+        strikes=found.strikes,
         profile=board.facts.get("profile"),
         facts=sorted((name, value) for name, value in board.facts.items() if name != "profile"),
         page_data={"device": device_id, "history": found.history.to_json()},
@@ -98,4 +101,5 @@ def _look(farm: Farm, device_id: str, now: datetime) -> _Found:
             farm.runs.page(limit=RUNS_SHOWN, board_id=device_id), {device_id: line.title}
         ),
         events=farm.events.of_board(device_id, limit=1_000)[-EVENTS_SHOWN:][::-1],
+        strikes=farm.strikes.of_board(device_id, limit=1_000)[::-1],
     )

@@ -71,32 +71,64 @@ async function showHistory() {
   });
 }
 
+/**
+ * Say something to the service about this device, then show it anew; what it refuses is shown.
+ * @param {HTMLButtonElement} button
+ * @param {string} path
+ * @param {object | null} body
+ */
+async function send(button, path, body) {
+  button.disabled = true;
+  try {
+    await fetchJson(`/v1/devices/${about.device}/${path}`, {
+      method: "POST",
+      headers: body === null ? {} : { "Content-Type": "application/json" },
+      body: body === null ? undefined : JSON.stringify(body),
+    });
+    location.reload();
+  } catch (error) {
+    const place = document.querySelector("[data-error]");
+    if (place) {
+      place.textContent = /** @type {Error} */ (error).message;
+      place.removeAttribute("hidden");
+    }
+    button.disabled = false;
+  }
+}
+
 function installState() {
   const form = document.querySelector("[data-state-form]");
   if (!(form instanceof HTMLFormElement)) return;
-  form.addEventListener("submit", async (event) => {
+  form.addEventListener("submit", (event) => {
     event.preventDefault();
     const button = /** @type {HTMLButtonElement} */ (event.submitter);
     const reason = new FormData(form).get("reason");
-    button.disabled = true;
-    try {
-      await fetchJson(`/v1/devices/${about.device}/${button.value}`, {
-        method: "POST",
-        headers: reason === null ? {} : { "Content-Type": "application/json" },
-        body: reason === null ? undefined : JSON.stringify({ reason }),
-      });
-      location.reload();
-    } catch (error) {
-      const place = document.querySelector("[data-error]");
-      if (place) {
-        place.textContent = /** @type {Error} */ (error).message;
-        place.removeAttribute("hidden");
-      }
-      button.disabled = false;
-    }
+    void send(button, button.value, reason === null ? null : { reason });
+  });
+}
+
+function installStrikes() {
+  for (const button of document.querySelectorAll("[data-lift]")) {
+    if (!(button instanceof HTMLButtonElement)) continue;
+    button.addEventListener("click", () => {
+      void send(button, `strikes/${button.dataset.lift}/lift`, null);
+    });
+  }
+  const form = document.querySelector("[data-strike-form]");
+  if (!(form instanceof HTMLFormElement)) return;
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const given = new FormData(form);
+    const time = (/** @type {string} */ name) => {
+      const text = String(given.get(name) ?? "");
+      return text ? new Date(text).toISOString() : null;
+    };
+    const body = { reason: given.get("reason"), since: time("since"), until: time("until") };
+    void send(/** @type {HTMLButtonElement} */ (event.submitter), "strikes", body);
   });
 }
 
 installState();
+installStrikes();
 void showHistory();
 document.documentElement.setAttribute("data-complete", "");

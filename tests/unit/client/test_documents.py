@@ -48,6 +48,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "run_baselines": ("run_1",),
     "measurements": ({}, True), "export": ("csv", {}), "front": ({},), "candidate": ("0",),
     "studies": (), "study": (1,), "devices": (None,), "device": ("dev_1",),
+    "strikes": ("dev_1",), "lift_strike": ("dev_1", 1),
+    "strike": ("dev_1", "why", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
     "set_device": ("dev_1", "disable", "why"), "create_enrolment": ("pocl", 60.0),
     "profiles": (), "version": (), "operation": ("job_1",), "cancel_operation": ("job_1",),
 }  # fmt: skip

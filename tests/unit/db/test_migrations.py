@@ -37,7 +37,7 @@ from mapper.measurement import Timed
 from tests.unit.db.farm_values import Clock, claim, finish, propose, some_board, some_run
 from tests.unit.db.postgres_server import program
 
-HEAD = "0004"
+HEAD = "0005"
 CANDIDATE = "c" * 64
 PROGRAM = "a" * 64
 # Rows as each revision had them, written with its own columns: no model of today is used.
@@ -68,6 +68,7 @@ ROWS["0003"] = (
     *ROWS["0002"],
     "INSERT INTO run_boards VALUES ('run_old', 'dev_old')",
 )
+ROWS["0004"] = (*ROWS["0003"], "INSERT INTO run_studies VALUES ('run_old', 3)")
 
 
 @contextmanager
@@ -102,10 +103,14 @@ def test_an_earlier_database_keeps_its_data(empty_url: str, revision: str):
     with plain_engine(empty_url) as engine, engine.begin() as connection:
         command.upgrade(migration_config(connection), revision)
         write_rows(connection, revision)
-        before = {
-            table: connection.execute(text(f"SELECT * FROM {table} ORDER BY 1")).all()
+        tables = {
+            table: ", ".join(column["name"] for column in inspect(connection).get_columns(table))
             for table in inspect(connection).get_table_names()
             if table != "alembic_version"
+        }
+        before = {
+            table: connection.execute(text(f"SELECT {columns} FROM {table} ORDER BY 1")).all()
+            for table, columns in tables.items()
         }
     with Farm.open(empty_url) as farm:
         (study,) = farm.store.studies()
@@ -123,8 +128,18 @@ def test_an_earlier_database_keeps_its_data(empty_url: str, revision: str):
         assert finish(farm, claim(farm, board)).stored
     with plain_engine(empty_url) as engine, engine.connect() as connection:
         for table, rows in before.items():
-            after = connection.execute(text(f"SELECT * FROM {table} ORDER BY 1")).all()
+            columns = tables[table]
+            after = connection.execute(text(f"SELECT {columns} FROM {table} ORDER BY 1")).all()
             assert set(map(str, rows)) <= set(map(str, after))
+
+
+def test_measurements_of_before_know_their_board(empty_url: str):
+    with plain_engine(empty_url) as engine, engine.begin() as connection:
+        command.upgrade(migration_config(connection), "0004")
+        write_rows(connection, "0004")
+    with Farm.open(empty_url) as farm:
+        assert farm.strikes.strike("dev_old", "lied", by="me").measurements == 1
+        assert farm.fronts.front(Selection(label="vgg16/0")) == ()
 
 
 def test_devices_of_before_have_the_target_that_pocl_told(empty_url: str):

@@ -1,0 +1,60 @@
+"""Times that no device can have had: a board is not believed whatever it says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from mapper.errors import InputError, Problem
+from mapper.measurement import Outcome, Timed
+
+#: In a job's payload: multiplications with an addition that its candidate cannot do without.
+MULTIPLY_ADDS = "multiply_adds"
+#: Of what units, clock and vectors make together. Processors have two such units a core at most,
+#: and run above the clock that they tell by a half at most.
+_MARGIN = 4.0
+#: Lanes of a compute unit where the driver tells of none: the most that a GPU's unit has had.
+_GPU_LANES = 128
+#: The slowest trial over the fastest. A machine that sleeps makes a second of a microsecond.
+_MOST_SPREAD = 1e6
+
+
+def require_possible(
+    outcome: Outcome, payload: Mapping[str, Any], facts: Mapping[str, Any]
+) -> None:
+    """InputError for trials that the device of these facts cannot have had."""
+    if not isinstance(outcome, Timed):
+        return
+    fastest, slowest = min(outcome.trials_ns), max(outcome.trials_ns)
+    if slowest > _MOST_SPREAD * fastest:
+        raise _impossible("differ by more than a million times", f"{fastest} to {slowest} ns", "")
+    work, rate = payload.get(MULTIPLY_ADDS), most_rate(facts)
+    if isinstance(work, int) and rate is not None and fastest * rate < work:
+        least = math.ceil(work / rate)
+        raise _impossible(
+            f"are of a device of {rate * 1e9:.3g} multiply-adds a second at most",
+            f"{fastest} ns for {work} of them",
+            f"{least} ns or more",
+        )
+
+
+def most_rate(facts: Mapping[str, Any]) -> float | None:
+    """Multiply-adds a nanosecond that a device surely stays below, by its own facts: four times
+    compute units, clock and widest vector. None where it does not tell."""
+    try:
+        units = int(facts["device.compute_units"])
+        clock_mhz = float(facts["device.max_clock_mhz"])
+        kind = str(facts["device.kind"])
+        widths = facts["profile"]["vector_widths"]
+        lanes = max(int(width) for width in widths)
+    except (KeyError, TypeError, ValueError):
+        return None
+    if kind != "cpu":
+        lanes = max(lanes, _GPU_LANES)
+    rate = _MARGIN * units * clock_mhz / 1e3 * lanes
+    return rate if math.isfinite(rate) and rate > 0 else None
+
+
+def _impossible(what: str, found: str, allowed: str) -> InputError:
+    return InputError(Problem("/outcome/trials_ns", f"cannot be: they {what}", found, allowed))
