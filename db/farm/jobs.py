@@ -76,6 +76,7 @@ from db.farm.statements import (
 )
 from db.farm.states import AttemptEnd, BoardState, EventKind, JobKind, JobState, RunState
 from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunRow
+from db.farm.turns import next_ranks
 from db.transactions import Transactions
 from mapper.errors import InputError, Problem
 
@@ -120,7 +121,7 @@ class Jobs:
                 now,
                 principal=new.principal,
                 payload=dict(new.payload),
-                rank=-new.priority,
+                rank=next_ranks(session, new.priority, new.principal, 1)[0],
                 max_attempts=new.max_attempts,
                 not_before=new.not_before or now,
             )

@@ -27,6 +27,7 @@ from db.farm.states import (
     require_step,
 )
 from db.farm.tables import JobAttemptRow, JobRow, RunRow
+from db.farm.turns import next_ranks
 from db.transactions import table_of
 from mapper.measurement import OUTCOME_KINDS
 
@@ -302,7 +303,7 @@ def add_propose_job(session: Session, run: RunRow, now: datetime) -> str:
             now,
             run_id=run.id,
             principal=run.principal,
-            rank=-run.priority,
+            rank=next_ranks(session, run.priority, run.principal, 1)[0],
             payload={"run": run.id},
             held=run.state == RunState.PAUSED,
         ),

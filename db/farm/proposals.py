@@ -28,6 +28,7 @@ from db.farm.notices import notify_boards
 from db.farm.run_records import DeviceState, Proposal, ProposedCandidate, StudySpec
 from db.farm.states import JobKind, RunState
 from db.farm.tables import JobRow, RunArtifactRow, RunRow, RunStudyRow
+from db.farm.turns import next_ranks
 from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
 from db.transactions import insert_all_absent, insert_if_absent, inserted_key
 from mapper.errors import InputError, LimitError, Problem, StoreError
@@ -139,13 +140,15 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
     insert_all_absent(
         session, CandidateRow, [_candidate_values(candidates[name]) for name in sorted(candidates)]
     )
-    ids = new_identifiers(JOB_PREFIX, now, len(proposal.candidates))
+    number = len(proposal.candidates)
+    ids = new_identifiers(JOB_PREFIX, now, number)
+    ranks = next_ranks(session, run.priority, run.principal, number, run.board_id)
     added = insert_all_absent(
         session,
         JobRow,
         [
-            _measure_job(job_id, candidate, studies[candidate.study], run, now)
-            for job_id, candidate in zip(ids, proposal.candidates, strict=True)
+            _measure_job(job_id, candidate, studies[candidate.study], run, rank, now)
+            for job_id, candidate, rank in zip(ids, proposal.candidates, ranks, strict=True)
         ],
     )
     if added:
@@ -239,7 +242,12 @@ def _candidate_values(candidate: ProposedCandidate) -> dict[str, Any]:
 
 
 def _measure_job(
-    job_id: str, candidate: ProposedCandidate, study_id: int, run: RunRow, now: datetime
+    job_id: str,
+    candidate: ProposedCandidate,
+    study_id: int,
+    run: RunRow,
+    rank: int,
+    now: datetime,
 ) -> dict[str, Any]:
     record = candidate.record
     return job_values(
@@ -255,6 +263,6 @@ def _measure_job(
         nestmap_version=record.nestmap_version,
         principal=run.principal,
         payload=dict(candidate.payload),
-        rank=-run.priority,
+        rank=rank,
         held=run.state == RunState.PAUSED,
     )

@@ -26,6 +26,7 @@ from db.farm.tables import (
     RunRow,
     TokenRow,
 )
+from db.farm.turns import priority_of
 from mapper.measurement import OUTCOME_KINDS
 
 
@@ -104,7 +105,7 @@ def job_of(row: JobRow) -> Job:
         principal=row.principal,
         payload=row.payload,
         result=row.result,
-        priority=-row.rank,
+        priority=priority_of(row.rank),
         attempt=row.attempt,
         max_attempts=row.max_attempts,
         not_before=row.not_before,
