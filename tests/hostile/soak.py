@@ -289,7 +289,7 @@ def greedy(served: Served, user: httpx.Client, told: Counter[str], stop: threadi
 
 def liar(served: Served, user: httpx.Client, told: Counter[str], stop: threading.Event) -> None:
     """A board that lies: times that cannot be, numbers that are none, leases of others."""
-    code = served.admin.post("/v1/enrolments", json={}).json()["code"]
+    code = served.admin.post("/v1/enrolments", json={"profile": "pocl"}).json()["code"]
     enrolled = user.post("/v1/enrol", json={
         "code": code, "name": "liar", "agent_version": "0.1.0", "facts": {"device.name": "x"},
     })  # fmt: skip
@@ -305,6 +305,7 @@ def liar(served: Served, user: httpx.Client, told: Counter[str], stop: threading
         for detail in (right, odd)
     ]
     lies.append({"kind": "wrong", "detail": shown})
+    asked = {"protocol": 1, "agent_version": "0.1.0"}
     with served.client(token, ATTACKERS_ADDRESS) as board:
         while not stop.wait(0.5):
             if random.random() < 0.1:
@@ -331,7 +332,7 @@ def reads(served: Served, user: httpx.Client, told: Counter[str], stop: threadin
     """Pages, exports and event streams, again and again, half of them not read to their end."""
     while not stop.wait(0.3):
         path = random.choice(
-            ("/v1/measurements/export?format=csv", "/v1/measurements?limit=500", "/runs", "/",
+            ("/v1/measurements/export?format=csv", "/v1/measurements?limit=500", "/",
              "/v1/fronts", "/devices", "/networks")
         )  # fmt: skip
         with contextlib.suppress(httpx.HTTPError), user.stream("GET", path) as answer:
