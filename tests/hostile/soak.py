@@ -305,7 +305,6 @@ def liar(served: Served, user: httpx.Client, told: Counter[str], stop: threading
         for detail in (right, odd)
     ]
     lies.append({"kind": "wrong", "detail": shown})
-    asked = {"protocol": 1, "agent_version": "0.1.0"}
     with served.client(token, ATTACKERS_ADDRESS) as board:
         while not stop.wait(0.5):
             if random.random() < 0.1:
