@@ -59,9 +59,11 @@ def visible_paths(more: Iterable[str] = ()) -> VisiblePaths:
 def _of_python() -> Iterator[Path]:
     """The interpreter, its packages and our own; never a whole folder of sources."""
     yield from map(Path, {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix})
+    here = Path.cwd()
     for text in sys.path:
-        path = Path(text)
-        if path.name.endswith("-packages") or (text and path.is_file()):
+        path = Path(text).absolute()
+        # Where the agent was started, and a checkout of ours, hold more than modules.
+        if path not in (here, *here.parents, _PACKAGE_ROOT) or path.name.endswith("-packages"):
             yield path
     for name in _PACKAGES:
         yield _PACKAGE_ROOT / name
