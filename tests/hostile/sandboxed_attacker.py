@@ -122,9 +122,11 @@ def main() -> None:
     scratch = Path(os.environ["TMPDIR"]).parent
     restrain()
     folders = Folders(scratch.parent / "workloads", scratch)
+    aim = json.loads(os.environ["AIM"])
+    if aim["within"]:
+        enter(Sandbox(kind=aim["within"]), folders, known.lifeline)
     facts = enter(Sandbox.from_text(os.environ[VARIABLE]), folders, known.lifeline)
     got: dict[str, str] = {}
-    aim = json.loads(os.environ["AIM"])
     for name, attack in attacks(aim).items():
         try:
             if gain := attack():

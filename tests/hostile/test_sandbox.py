@@ -33,7 +33,7 @@ _OPEN_FILES = {
 class Attack:
     """A child that attacks; what it is aimed at."""
 
-    def __init__(self, folder: Path, kind: str, end: str) -> None:
+    def __init__(self, folder: Path, kind: str, end: str, within: str) -> None:
         self.mark = uuid.uuid4().hex
         state = folder / "state"
         state.mkdir(mode=0o700)
@@ -55,6 +55,7 @@ class Attack:
             "identity": str(identity), "agent": str(os.getpid()), "package": str(ROOT / "worker"),
             "workloads": str(workloads), "port": str(self._listeners[0].getsockname()[1]),
             "socket": str(folder / "s"), "abstract": self.mark, "end": end,
+            "within": within,
         }  # fmt: skip
         sandbox = Sandbox(kind=kind, memory_bytes=1 << 30)
         environment = {VARIABLE: sandbox.to_text(), "AIM": json.dumps(aim), "MARK": self.mark}
@@ -88,8 +89,8 @@ class Attack:
 
 
 @contextmanager
-def attack(folder: Path, kind: str, end: str = "0") -> Iterator[Attack]:
-    under_way = Attack(folder, kind, end)
+def attack(folder: Path, kind: str, end: str = "0", within: str = "") -> Iterator[Attack]:
+    under_way = Attack(folder, kind, end, within)
     try:
         yield under_way
     finally:
@@ -120,6 +121,17 @@ def test_child_gets_nothing_of_the_machine(tmp_path: Path, kind: str) -> None:
     # Signals are what the first editions of Landlock leave.
     assert got <= ({"signal to the agent"} if landlock.edition() < 6 else set()), told["got"]
     assert not (tmp_path / "state/left-behind").exists()
+
+
+def test_where_namespaces_are_refused_landlock_or_limits_hold(tmp_path: Path) -> None:
+    # Within limits the filter refuses them, as many containers do.
+    with attack(tmp_path, "auto", within="limits") as under_way:
+        told = under_way.told()
+    wanted = "landlock" if landlock.edition() else "open"
+    assert told["facts"]["sandbox.files"] == wanted
+    assert told["facts"]["sandbox.network"] == "none"
+    assert told["workload"] == "numbers"
+    assert wanted == "open" or "identity" not in told["got"]
 
 
 @pytest.mark.parametrize("kind", kinds())

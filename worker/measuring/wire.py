@@ -89,7 +89,7 @@ def receive(descriptor: int, deadline: float | None = None) -> dict[str, Any]:
         raise BadMessage(f"length prefix says {count} bytes")
     try:
         message = json.loads(_read_exactly(descriptor, count, deadline))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadMessage(str(error)) from None
     if not isinstance(message, dict):
         raise BadMessage("not an object")
