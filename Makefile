@@ -11,7 +11,7 @@ SEEDS   := 1
 KERNELS := tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test kernels lint format golden peers lock audit chaos clean
+.PHONY: help venv dev demo test kernels lint format golden peers lock audit chaos soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -96,6 +96,9 @@ scripts:  ## check the types of the dashboard's scripts (needs node and npm's re
 
 chaos: dev  ## ten minutes of a farm whose processes are killed, frozen and stopped at random
 	$(BIN)/python -m tests.chaos.campaign --seconds 600
+
+soak: dev  ## an hour of two honest users beside an attacker of each kind
+	$(BIN)/python -m tests.hostile.soak --seconds 3600
 
 clean:  ## remove the environment and every cache
 	rm -rf $(VENV) $(PEERS) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -28,6 +28,8 @@ from typing import Any
 
 import httpx
 
+from tests.unit.db.postgres_server import PostgresNode
+
 SMALL = {
     "schema": "nestmap/layer/1", "channels": 8, "height": 10, "width": 10, "filters": 8,
 }  # fmt: skip
@@ -60,7 +62,7 @@ class Heard:
 class Served:
     """``nestmap serve`` on its defaults; a context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: str = "") -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -70,7 +72,7 @@ class Served:
         self._process = subprocess.Popen(
             [
                 str(Path(sys.executable).with_name("nestmap")), "serve", "--port", str(self.port),
-                "--store", str(self.store),
+                "--store", store or str(self.store),
             ],
             stdout=self._log, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True,
         )  # fmt: skip
@@ -382,9 +384,9 @@ def honest(served: Served, label: str) -> Iterator[tuple[Heard, Runs]]:
             thread.join(700)
 
 
-def campaign(seconds: float, folder: Path) -> dict[str, Any]:
+def campaign(seconds: float, folder: Path, store: str = "") -> dict[str, Any]:
     """All of it; figures, and under ``faults`` what an honest user lost."""
-    served = Served(folder)
+    served = Served(folder, store)
     told: Counter[str] = Counter()
     memory: list[dict[str, int]] = []
     try:
@@ -424,7 +426,7 @@ def campaign(seconds: float, folder: Path) -> dict[str, Any]:
             "runs_beside": _run_figures(found),
             "memory_mb": {"before": memory[0], "middle": memory[len(memory) // 2],
                           "end": memory[-1], "most": max(one["all"] for one in memory)},
-            "store_mb": round(served.store.stat().st_size / 2**20, 1),
+            "store_mb": None if store else round(served.store.stat().st_size / 2**20, 1),
             "log_kb": len(log) // 1024,
             "attacks": dict(sorted(told.items())),
             "faults": [
@@ -453,9 +455,12 @@ def main() -> int:
     """Run it and print its figures; 1 where somebody lost something."""
     parser = argparse.ArgumentParser(prog="tests.hostile.soak")
     parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--postgresql", action="store_true", help="instead of SQLite")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="nestmap-soak-") as folder:
-        figures = campaign(options.seconds, Path(folder))
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nestmap-soak-"))
+        store = stack.enter_context(PostgresNode()).url if options.postgresql else ""
+        figures = campaign(options.seconds, Path(folder), store)
     print(json.dumps(figures, indent=1))
     return 1 if figures["faults"] else 0
 
