@@ -6,23 +6,75 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from mapper.errors import NestmapError, Problem
-from nestmap.answers import EmptySpaceError
 from nestmap.cli.exit_codes import ExitCode, exit_code_of, kind_of_error
-from nestmap.cli.explanations import write_conflict
-from nestmap.cli.output import write_problems
 
 DEBUG_VARIABLE = "NESTMAP_DEBUG"
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A command that is loaded when it is named: ``module:function``, or an app, below this
+    package; what ``--help`` says of it in a line; click's settings of its context."""
+
+    place: str
+    help: str
+    settings: Mapping[str, Any] | None = None
+
+    def load(self, name: str) -> Any:
+        """The command, as click has it."""
+        module, _, attribute = self.place.partition(":")
+        found = getattr(import_module(f"nestmap.cli.{module}"), attribute)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False)
+            alone.command(context_settings=dict(self.settings or {}))(found)
+            found = alone
+        found.rich_markup_mode = None
+        command = get_command(found)
+        command.name = name
+        return command
+
+
 class NestmapGroup(TyperGroup):
-    """A group whose commands raise errors and never print them."""
+    """A group whose commands raise errors and never print them; :attr:`listed` ones are loaded
+    when they are named."""
+
+    listed: ClassVar[Mapping[str, Listed]] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of their registration."""
+        return [*self.listed, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command by its name; None if there is none."""
+        found = self.listed.get(cmd_name)
+        return super().get_command(ctx, cmd_name) if found is None else found.load(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As the base class, whose suggestions are of what is loaded."""
+        if args and args[0] not in self.listed and self.listed:
+            close = get_close_matches(args[0], self.listed)
+            hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """What ``--help`` lists, without loading any of it."""
+        if not self.listed:
+            super().format_commands(ctx, formatter)
+            return
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.help) for name, one in self.listed.items()])
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; a reader that went away (``| head``) is no error."""
@@ -62,24 +114,31 @@ class NestmapGroup(TyperGroup):
         except NestmapError as error:
             if debug:
                 traceback.print_exc()
-            if isinstance(error, EmptySpaceError) and not as_json:
-                write_conflict(error.conflict)
-            write_problems(kind_of_error(error), error.problems, as_json, _more(error))
-            sys.exit(exit_code_of(error))
+            sys.exit(_refuse(error, as_json))
         except Exception as error:
             sys.exit(_report(error, as_json, debug))
         sys.exit(result if isinstance(result, int) else ExitCode.OK)
 
 
-def _more(error: NestmapError) -> dict[str, object]:
-    """What the JSON of an error has beside its problems."""
+def _refuse(error: NestmapError, as_json: bool) -> int:
+    """Say what is wrong; the conflict of an empty space too."""
+    from nestmap.answers import EmptySpaceError
+    from nestmap.cli.explanations import write_conflict
+    from nestmap.cli.output import write_problems
+
+    more: dict[str, object] = {}
     if isinstance(error, EmptySpaceError):
-        return {"conflict": error.conflict}
-    return {}
+        more = {"conflict": error.conflict}
+        if not as_json:
+            write_conflict(error.conflict)
+    write_problems(kind_of_error(error), error.problems, as_json, more)
+    return exit_code_of(error)
 
 
 def _report(error: Exception, as_json: bool, debug: bool) -> int:
     """Usage errors in the words of the parser, anything else as our own mistake."""
+    from nestmap.cli.output import write_problems
+
     if debug:
         traceback.print_exc()
     # Typer's usage errors stand in a private module of some versions, so by what they can.

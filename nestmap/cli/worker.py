@@ -10,9 +10,6 @@ import typer
 
 import worker as worker_package
 
-#: Its own parser says what the options are, so that boards with Python alone have the same.
-CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-
 
 def worker(context: typer.Context) -> None:
     """Serve a measuring device to a nestmap server: lease jobs, measure, report."""

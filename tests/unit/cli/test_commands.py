@@ -1,0 +1,36 @@
+"""``nestmap --help`` answers at once: it lists commands and loads none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from nestmap.cli import app
+from nestmap.cli.group import NestmapGroup
+
+GROUP = get_command(app)
+assert isinstance(GROUP, NestmapGroup)
+
+
+@pytest.mark.parametrize("name", GROUP.listed)
+def test_a_listed_command_is_called_as_it_calls_itself(name: str) -> None:
+    listed = GROUP.listed[name]
+    assert listed.load(name).get_short_help_str(200) == listed.help
+    assert listed.help in " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+
+
+def test_help_loads_none_of_what_is_slow() -> None:
+    code = "import sys, nestmap.cli as c\ntry: c.app(['--help'])\nexcept SystemExit: pass\n"
+    code += "print(sorted({'numpy', 'ortools', 'sqlalchemy', 'rich', 'httpx'} & set(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_command_that_is_none_names_those_like_it() -> None:
+    refused = CliRunner().invoke(app, ["slove"])
+    assert refused.exit_code == 2
+    assert "'solve'" in refused.stderr
