@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -269,6 +270,61 @@ def answer_to_json(subject: Subject, assignment: Mapping[Variable, int]) -> dict
     if subject.tuning_space is not None:
         return configuration_to_json(subject.tuning_space, assignment)
     return assignment_to_json(assignment)
+
+
+#: A variable's place in the text of :func:`_form_of`; no name has a NUL.
+_PLACE = re.compile(r'"\\u0000(\d+)\\u0000"')
+
+
+class AnswerTexts:
+    """Answers as lines of JSON, each the text of what :func:`answer_to_json` says.
+
+    What is the same in all of them, which is all but the numbers, is written once.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._names: tuple[Variable, ...] | None = None
+        self._form = ""
+        self._order: tuple[int, ...] = ()
+
+    def of(self, assignment: Mapping[Variable, int]) -> str:
+        """The text of one answer, without a line's end."""
+        if self._subject.tuning_space is not None:
+            return json_text(answer_to_json(self._subject, assignment))
+        names = tuple(assignment)
+        if names != self._names:
+            self._names = names
+            self._form, self._order = _form_of(names)
+        values = tuple(assignment.values())
+        return self._form % tuple([values[place] for place in self._order])
+
+
+def _form_of(names: tuple[Variable, ...]) -> tuple[str, tuple[int, ...]]:
+    """The text of an assignment of these variables with ``%d`` for each value, and which variable
+    each of them is of."""
+    value: dict[str, Any] = {"mapping": {}}
+    for place, name in enumerate(names):
+        match name:
+            case CodeVariable():
+                value["mapping"][str(name.map_id)] = f"\0{place}\0"
+            case ParameterVariable():
+                value.setdefault("parameters", {})[name.name] = f"\0{place}\0"
+            case LocalSizeVariable():
+                sizes = value.setdefault("local_sizes", {}).setdefault(name.kernel, [1, 1, 1])
+                sizes[name.dimension] = f"\0{place}\0"
+    ordered = {key: value[key] for key in ("mapping", "parameters", "local_sizes") if key in value}
+    form, order = "", list[int]()
+    for number, part in enumerate(_PLACE.split(json_text(ordered))):
+        form += "%d" if number % 2 else part.replace("%", "%%")
+        if number % 2:
+            order.append(int(part))
+    return form, tuple(order)
+
+
+def json_text(value: object) -> str:
+    """A JSON value in a line, as every command writes it."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def assignment_from_json(space: Space, value: object) -> Assignment:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from mapper.constraint_rules.predicate import Assignment, Variable
 from mapper.errors import LimitError
 from mapper.solver.limits import SolveLimits, Watch
-from mapper.solver.model import NO_PINS
 from mapper.solver.restrictions import Restrictions, narrowed
 from mapper.solver.solutions import Solutions, solutions_of
-from mapper.solver.space import Space
+from mapper.solver.space import NO_PINS, Space
 
 
 @dataclass(frozen=True, slots=True)

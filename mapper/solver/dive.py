@@ -29,14 +29,13 @@ from mapper.solver.bounded_solve import solve_within
 from mapper.solver.enumeration import enumerate_assignments
 from mapper.solver.limits import Watch
 from mapper.solver.model import (
-    NO_PINS,
     Model,
     ModelTemplate,
     build_model,
     checked_pins,
     solver_with,
 )
-from mapper.solver.space import Space, check
+from mapper.solver.space import NO_PINS, Space, check
 
 # Draws in a row that gave nothing new before the rest is enumerated instead.
 PATIENCE = 20

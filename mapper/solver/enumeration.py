@@ -20,8 +20,8 @@ from mapper.constraint_rules.predicate import Assignment, Variable
 from mapper.errors import LimitError
 from mapper.solver.bounded_solve import refuse_invalid
 from mapper.solver.limits import DEFAULT_MEMORY, SolveLimits, Watch
-from mapper.solver.model import NO_PINS, Model, build_model, solver_with
-from mapper.solver.space import Space, check
+from mapper.solver.model import Model, build_model, solver_with
+from mapper.solver.space import NO_PINS, Space, check
 
 Progress = Callable[[int], None]
 _LARGEST_BATCH = 256

@@ -11,10 +11,7 @@ from mapper.constraint_rules.evaluation import bind
 from mapper.constraint_rules.predicate import Assignment, Predicate, Variable, variables
 from mapper.errors import InputError, Problem
 from mapper.solver.lowering import Lowering
-from mapper.solver.space import Space
-
-NO_PINS: Mapping[Variable, int] = {}
-
+from mapper.solver.space import NO_PINS, Space
 
 # How a variable's value is read: from the Boolean that is true, from an integer, or from the pins.
 Reader = tuple[Variable, tuple[tuple[int, cp_model.IntVar], ...], cp_model.IntVar | None]

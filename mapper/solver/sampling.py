@@ -18,10 +18,9 @@ from mapper.solver.diagram.factors import Factors
 from mapper.solver.diagram.layers import Diagram, batches_of_ranks
 from mapper.solver.dive import complete, diverse
 from mapper.solver.limits import Watch
-from mapper.solver.model import NO_PINS
 from mapper.solver.restrictions import Restrictions, narrowed
 from mapper.solver.solutions import FactoredSpace, Solutions, WholeSpace, solutions_of
-from mapper.solver.space import Space, check
+from mapper.solver.space import NO_PINS, Space, check
 
 # Draws in a row that gave nothing new before it is counted how much there is.
 _PATIENCE = 64

@@ -23,7 +23,6 @@ from mapper.solver.diagram.compile import (
 from mapper.solver.diagram.events import NotBooleanError
 from mapper.solver.diagram.factors import Factors
 from mapper.solver.diagram.layers import Diagram, suffix_counts, walk
-from mapper.solver.joint import JointSpace
 from mapper.solver.limits import Watch
 from mapper.solver.space import Space
 
@@ -132,10 +131,14 @@ class WholeSpace:
 
     def mappings(self) -> Iterator[dict[Variable, int]]:
         """See :class:`Solutions`."""
+        fixed = self.diagram.fixed
         for number, found in self._choices(0):
-            columns = {name: column.tolist() for name, column in found.items()}
-            for place in range(number):
-                yield self._in_order({name: column[place] for name, column in columns.items()})
+            names = [name for name in self.diagram.variables if name in found or name in fixed]
+            columns = [
+                found[name].tolist() if name in found else [fixed[name]] * number for name in names
+            ]
+            for values in zip(*columns, strict=True):
+                yield dict(zip(names, values, strict=True))
 
     def completed(self, skip: int = 0) -> Iterator[dict[Variable, int]]:
         """See :class:`Solutions`."""
@@ -211,6 +214,9 @@ def solutions_of(space: Space, watch: Watch | None = None) -> Solutions:
         return FactoredSpace(compile_factors(space, watch or Watch()))
     if len(codes) < len(space.variables):
         try:
+            # Loads CP-SAT, which takes longer than to count a space that does without.
+            from mapper.solver.joint import JointSpace
+
             return JointSpace(space, watch)
         except NotBooleanError:
             return WholeSpace(compile_arithmetic(space, watch or Watch(), codes), codes)

@@ -31,6 +31,8 @@ Domain = tuple[int, ...]
 # Without a device: what every desktop GPU allows in each dimension.
 DEFAULT_LOCAL_LIMIT = 1024
 
+NO_PINS: Mapping[Variable, int] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Space:

@@ -26,7 +26,12 @@ MAX_FIELD_SHOWN = 1000
 
 def write_json(value: object) -> None:
     """One JSON value as one line on stdout, at once: the reader may be waiting for it."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    write_line(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def write_line(text: str) -> None:
+    """A line on stdout, at once."""
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 

@@ -12,12 +12,12 @@ import typer
 
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, LimitError, Problem
-from mapper.pipeline import Assignment, answer_to_json
+from mapper.pipeline import AnswerTexts, Assignment
 from mapper.solver.limits import Watch
 from mapper.solver.restrictions import narrowed
 from nestmap.cli.counts import write_count
 from nestmap.cli.drawing import write_mapping
-from nestmap.cli.output import Progress, note, write_json
+from nestmap.cli.output import Progress, note, write_line
 from nestmap.cli.predictions import refuse_with_best, write_best
 from nestmap.cli.remote import TokenFileOption, UrlOption, refuse_remote, service_at
 from nestmap.cli.request import (
@@ -170,11 +170,12 @@ def solve(
 
 def _write(request: Request, found: Iterator[Assignment], json_output: bool) -> int:
     number = 0
+    texts = AnswerTexts(request.subject)
     with Progress("solving") as progress:
         for number, assignment in enumerate(found, 1):
             progress.update(number)
             if json_output:
-                write_json(answer_to_json(request.subject, assignment))
+                write_line(texts.of(assignment))
             else:
                 title = f"{request.subject.answer} {number}{_score(request, assignment)}"
                 write_mapping(request.subject, assignment, title)

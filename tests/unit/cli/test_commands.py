@@ -14,11 +14,12 @@ from nestmap.cli.group import NestmapGroup
 
 GROUP = get_command(app)
 assert isinstance(GROUP, NestmapGroup)
+LISTED = GROUP.listed
 
 
-@pytest.mark.parametrize("name", GROUP.listed)
+@pytest.mark.parametrize("name", LISTED)
 def test_a_listed_command_is_called_as_it_calls_itself(name: str) -> None:
-    listed = GROUP.listed[name]
+    listed = LISTED[name]
     assert listed.load(name).get_short_help_str(200) == listed.help
     assert listed.help in " ".join(CliRunner().invoke(app, ["--help"]).output.split())
 
