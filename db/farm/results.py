@@ -21,6 +21,7 @@ from db.farm.rows import job_of, run_of
 from db.farm.run_records import Proposal
 from db.farm.states import BoardState, EventKind, JobKind, JobState, RunState
 from db.farm.tables import BoardRow, JobRow, RunRow
+from db.farm.turns import charge
 from db.tables import MeasurementRow
 from db.transactions import Transactions, insert_if_absent
 from mapper.errors import Problem, StoreError
@@ -49,7 +50,7 @@ class Results:
             if held.repeat:
                 return _finished(job, run, now, repeated=True)
             job.result = result
-            finish_job(session, job, now)
+            _finish(session, held, now)
             return _finished(job, run, now, stored=True)
 
     def finish_propose(self, lease: Lease, proposal: Proposal) -> Finished:
@@ -71,7 +72,7 @@ class Results:
             run.exhausted = run.exhausted or proposal.exhausted
             run.strategy_state = proposal.strategy_state
             run.started_at = run.started_at or now
-            finish_job(session, job, now)
+            _finish(session, held, now)
             if not added and not run.exhausted:
                 run.exhausted = not _measures_open(session, run.id)
             payload = {
@@ -136,7 +137,7 @@ class Results:
                 "started_at": min(max(began, held.claimed_at), now),
             }
             stored = insert_if_absent(session, MeasurementRow, row)
-            finish_job(session, job, now)
+            _finish(session, held, now)
             with session.no_autoflush:  # the run's row is written once, at the end
                 if stored:
                     _count(run, job, columns.kind, columns.time_ms)
@@ -160,6 +161,12 @@ def _held(session: Session, lease: Lease, kind: JobKind, board_id: str | None = 
     if held.job.kind != kind:
         raise ConflictError(Problem("job", "is of another kind", held.job.kind, allowed=kind))
     return held
+
+
+def _finish(session: Session, held: Held, now: datetime) -> None:
+    """End the job, at its owner's expense."""
+    charge(session, held.job, (now - held.claimed_at).total_seconds())
+    finish_job(session, held.job, now)
 
 
 def _require_in_service(session: Session, board_id: str) -> None:

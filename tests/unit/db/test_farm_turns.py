@@ -6,6 +6,7 @@ from db.farm.farm import Farm
 from db.farm.states import JobKind
 from db.farm.turns import TURNS, next_ranks, priority_of
 from tests.unit.db.farm_values import (
+    Clock,
     claim,
     finish,
     some_board,
@@ -61,6 +62,22 @@ def test_candidates_of_two_owners_take_turns_on_a_board(farm: Farm) -> None:
         owners.append(claimed.job.principal)
         finish(farm, claimed)
     assert owners.count("honest") == 4
+
+
+def test_who_takes_long_waits_longer(farm: Farm, clock: Clock) -> None:
+    board = some_board(farm)
+    for owner, numbers in (("slow", range(20)), ("quick", range(50, 60))):
+        some_run(farm, board, principal=owner, budget_candidates=40)
+        found = farm.jobs.claim_work([JobKind.PROPOSE], "solver", lease_s=30)
+        assert found is not None
+        farm.results.finish_propose(found.lease, some_proposal(list(numbers)))
+    used = {"slow": 0, "quick": 0}
+    while used["quick"] < 10:
+        claimed = claim(farm, board)
+        used[claimed.job.principal] += 1
+        clock.advance(9.5 if claimed.job.principal == "slow" else 0.2)
+        finish(farm, claimed)
+    assert used["slow"] <= 2  # one beside the other they would be ten
 
 
 def test_priority_comes_before_turns(farm: Farm) -> None:
