@@ -10,22 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.errors import InputError, LimitError, Problem
 from mapper.layer_spec import DType, LayerSpec, Layout
+from nestmap.onnx_files import inferred, load_model, onnx_package, shown
 
 if TYPE_CHECKING:
     import onnx
 
-MAX_BYTES = 512 * 2**20
+MAX_LAYERS = 10_000
+_MOST_PROBLEMS = 100
+#: As long as the service takes them.
+_LONGEST_NAME = 200
 _AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 #: Dimensions of a 1-D image: images, channels, length.
 _LINE_RANK = 3
 _PLANE_RANK = 4
 
 Shape = tuple[int | str, ...]
+
+__all__ = ["MAX_LAYERS", "ImportedLayer", "layers_of_model", "load_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,77 +52,54 @@ class _Tensor:
     shape: Shape
     dtype: int
 
-
-def load_model(path: Path, max_bytes: int = MAX_BYTES) -> onnx.ModelProto:
-    """A model from a file; tensors that it keeps in other files are not read.
-
-    Raises InputError for a file that is absent or no model, LimitError for one that is too
-    long.
-    """
-    onnx = _onnx()
-    from google.protobuf.message import DecodeError
-
-    try:
-        with path.open("rb") as file:
-            content = file.read(max_bytes + 1)
-    except OSError as error:
-        raise InputError(
-            Problem(str(path), f"cannot be read: {error.strerror}", "", "an ONNX model")
-        ) from None
-    if len(content) > max_bytes:
-        raise LimitError(
-            Problem(str(path), "is too long", f"more than {max_bytes} bytes", f"{max_bytes} bytes")
-        )
-    try:
-        return onnx.load_model_from_string(content)
-    except (DecodeError, ValueError) as error:
-        raise InputError(
-            Problem(str(path), "is no ONNX model", str(error)[:80], "an ONNX model")
-        ) from None
+    @property
+    def complete(self) -> bool:
+        """Whether every size is a number and the elements are of a type."""
+        sizes = bool(self.shape) and all(isinstance(size, int) for size in self.shape)
+        return sizes and bool(self.dtype)
 
 
 def layers_of_model(model: onnx.ModelProto) -> tuple[ImportedLayer, ...]:
     """The convolutions of a model's main graph, in its order; layout NCHW.
 
     Raises InputError that names each node which is no convolution as nestmap knows it: 3-D,
-    of integers, of sizes that are no numbers.
+    of integers, of sizes that are no numbers; LimitError for more than MAX_LAYERS, or shapes
+    that take too much to infer.
     """
     tensors = _tensors(model)
     layers: list[ImportedLayer] = []
     problems: list[Problem] = []
-    for index, node in enumerate(model.graph.node):
-        if node.op_type != "Conv" or node.domain not in ("", "ai.onnx"):
-            continue
+    for count, (index, node) in enumerate(_convolutions(model), 1):
+        if count > MAX_LAYERS:
+            found = f"more than {MAX_LAYERS}"
+            raise LimitError(Problem("model", "too many convolutions", found, str(MAX_LAYERS)))
         name = node.name or f"conv{index}"
         try:
             layers.append(_imported(name, node, tensors))
         except InputError as error:
             problems += (
-                Problem(f"{name}: {p.path}", p.message, p.found, p.allowed, p.remedy)
+                Problem(f"{shown(name)}: {p.path}", p.message, p.found, p.allowed, p.remedy)
                 for p in error.problems
             )
+        if len(problems) >= _MOST_PROBLEMS:
+            problems.append(Problem("model", "nodes after this one were not looked at"))
+            break
     if problems:
         raise InputError(problems)
     return tuple(layers)
 
 
-def _onnx() -> Any:
-    try:
-        import onnx
-    except ModuleNotFoundError:
-        raise InputError(
-            Problem("onnx", "the package is not installed", "", "", "pip install 'nestmap[onnx]'")
-        ) from None
-    return onnx
-
-
 def _tensors(model: onnx.ModelProto) -> dict[str, _Tensor]:
     """Shapes and element types of what the main graph names, inferred where not stated."""
-    onnx = _onnx()
-    try:
-        graph = onnx.shape_inference.infer_shapes(model).graph
-    except onnx.shape_inference.InferenceError:
-        graph = model.graph  # what it states itself may be enough
+    found = _stated(model.graph)
+    read = {name for _, node in _convolutions(model) for name in node.input[:2]}
+    if all(name in found and found[name].complete for name in read):
+        return found
+    answer = inferred(model)
+    return found if answer is None else {**found, **_stated(answer), **_initial(model.graph)}
+
+
+def _stated(graph: onnx.GraphProto) -> dict[str, _Tensor]:
     found: dict[str, _Tensor] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type.tensor_type
@@ -126,13 +108,25 @@ def _tensors(model: onnx.ModelProto) -> dict[str, _Tensor]:
             d.dim_value if d.HasField("dim_value") else d.dim_param or "unknown" for d in dims
         )
         found[value.name] = _Tensor(shape, kind.elem_type)
-    for initial in graph.initializer:
-        found[initial.name] = _Tensor(tuple(initial.dims), initial.data_type)
-    return found
+    return found | _initial(graph)
+
+
+def _initial(graph: onnx.GraphProto) -> dict[str, _Tensor]:
+    return {each.name: _Tensor(tuple(each.dims), each.data_type) for each in graph.initializer}
+
+
+def _convolutions(model: onnx.ModelProto) -> Iterator[tuple[int, onnx.NodeProto]]:
+    for index, node in enumerate(model.graph.node):
+        if node.op_type == "Conv" and node.domain in ("", "ai.onnx"):
+            yield index, node
 
 
 def _imported(name: str, node: onnx.NodeProto, tensors: Mapping[str, _Tensor]) -> ImportedLayer:
-    inputs = [*node.input, ""][:3]
+    if len(name) > _LONGEST_NAME:
+        raise InputError(
+            Problem("name", "is too long", f"{len(name)} characters", str(_LONGEST_NAME))
+        )
+    inputs = [*node.input[:3], ""][:3]
     if len(node.input) not in (2, 3) or len(node.output) != 1:
         found = f"{len(node.input)} inputs and {len(node.output)} outputs"
         raise InputError(Problem("inputs", "are not those of Conv", found, "X, W and perhaps B"))
@@ -146,8 +140,8 @@ def _imported(name: str, node: onnx.NodeProto, tensors: Mapping[str, _Tensor]) -
     kernel = weights[2:]
     if tuple(attributes.get("kernel_shape", kernel)) != kernel:
         raise InputError(
-            Problem("kernel_shape", "contradicts the weights", str(attributes["kernel_shape"]),
-                    str(list(kernel)))
+            Problem("kernel_shape", "contradicts the weights",
+                    str(attributes["kernel_shape"])[:80], str(list(kernel)))
         )  # fmt: skip
     strides, dilations = (
         _numbers(attributes, key, (1,) * len(kernel)) for key in ("strides", "dilations")
@@ -192,37 +186,43 @@ def _imported(name: str, node: onnx.NodeProto, tensors: Mapping[str, _Tensor]) -
 def _shape_of(tensors: Mapping[str, _Tensor], name: str) -> tuple[int, ...]:
     tensor = tensors.get(name)
     if tensor is None or not tensor.shape:
-        raise InputError(Problem(name, "the model does not say its shape", "", "numbers"))
-    unknown = [str(size) for size in tensor.shape if isinstance(size, str)]
+        raise InputError(Problem(shown(name), "the model does not say its shape", "", "numbers"))
+    unknown = [size for size in tensor.shape if isinstance(size, str)]
     if unknown:
         raise InputError(
-            Problem(name, "sizes are not numbers", ", ".join(unknown), "numbers",
+            Problem(shown(name), "sizes are not numbers",
+                    ", ".join(shown(size) for size in unknown[:_PLANE_RANK]), "numbers",
                     "onnx.tools.update_model_dims")
         )  # fmt: skip
     return tuple(size for size in tensor.shape if isinstance(size, int))
 
 
 def _dtype_of(tensor: _Tensor) -> DType:
-    kinds = _onnx().TensorProto
+    kinds = onnx_package().TensorProto
     known = {kinds.FLOAT: DType.FLOAT32, kinds.FLOAT16: DType.FLOAT16}
     if tensor.dtype not in known:
         raise InputError(
-            Problem("X", "elements are of another type", kinds.DataType.Name(tensor.dtype),
+            Problem("X", "elements are of another type", _name_of(kinds.DataType, tensor.dtype),
                     ", ".join(known.values()))
         )  # fmt: skip
     return known[tensor.dtype]
 
 
+def _name_of(kinds: Any, number: int) -> str:
+    """The name of a member of an enumeration; a file may have numbers that have none."""
+    return kinds.Name(number) if number in kinds.values() else str(number)
+
+
 def _attributes(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
-    kinds = _onnx().AttributeProto
+    kinds = onnx_package().AttributeProto
     wanted = {"auto_pad": kinds.STRING, "group": kinds.INT}
     wanted |= dict.fromkeys(("dilations", "kernel_shape", "pads", "strides"), kinds.INTS)
     for attribute in node.attribute:
         name = attribute.name
         if name not in wanted or attribute.type != wanted[name]:
             raise InputError(
-                Problem(name[:80], "is no attribute of Conv, or of another type",
-                        kinds.AttributeType.Name(attribute.type), ", ".join(wanted))
+                Problem(shown(name), "is no attribute of Conv, or of another type",
+                        _name_of(kinds.AttributeType, attribute.type), ", ".join(wanted))
             )  # fmt: skip
         match name:
             case "auto_pad":
