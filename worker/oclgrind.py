@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from mapper.errors import DeviceError, Problem
+from mapper.errors import DeviceError, InputError, Problem
 from mapper.host_plan import HostPlan
+from worker.measuring.array_files import load_array
 from worker.measuring.checks import check_plan, check_workload
 from worker.measuring.child_process import signal_text
 from worker.measuring.comparison import compare
@@ -170,7 +171,10 @@ def _findings(place: Path, item: Simulation, timeout_s: float) -> list[Finding]:
     if exit_code:
         text = (place / "stderr.txt").read_text(errors="replace")[-4000:].strip()
         return [*findings, Finding(FindingKind.FAILED, f"{signal_text(exit_code)}: {text}")]
-    output = np.load(place / "out.npy", allow_pickle=False)
+    try:
+        output = load_array(place / "out.npy", 8 * item.expected.size)
+    except (InputError, OSError) as error:
+        return [*findings, Finding(FindingKind.WRONG_OUTPUT, str(error))]
     return findings + _wrong_output(output, item.expected, item.tolerance)
 
 

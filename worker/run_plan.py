@@ -17,10 +17,14 @@ from typing import Any
 import numpy as np
 
 from mapper.errors import DeviceError, NestmapError, Problem
-from mapper.host_plan import HostPlan
+from mapper.host_plan import BufferRole, HostPlan
+from mapper.plain_files import read_plain_file
+from worker.measuring.array_files import load_arrays
 from worker.measuring.checks import check_plan
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.loaded_plan import LoadedPlan, open_session
+
+MAX_PLAN_BYTES = 64 * 2**20
 
 
 def run_once(
@@ -58,11 +62,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="0", help="device spec (default: the first)")
     options = parser.parse_args(arguments)
     try:
-        plan = HostPlan.from_json(json.loads(options.plan.read_text(encoding="utf-8")))
-        with np.load(options.inputs, allow_pickle=False) as archive:
-            inputs = {name: archive[name] for name in archive.files}
+        plan = HostPlan.from_json(json.loads(read_plain_file(options.plan, MAX_PLAN_BYTES)))
+        inputs = load_arrays(
+            options.inputs,
+            {
+                buffer.name: (buffer.shape, np.dtype(buffer.dtype.value))
+                for buffer in plan.buffers
+                if buffer.role is BufferRole.INPUT
+            },
+        )
         np.save(options.output, run_once(plan, inputs, options.device), allow_pickle=False)
-    except (NestmapError, OSError, ValueError, KeyError) as error:
+    except (NestmapError, OSError, ValueError, KeyError, TypeError) as error:
         print(f"worker.run_plan: {error}", file=sys.stderr)
         return 1
     return 0

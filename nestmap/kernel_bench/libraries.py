@@ -11,15 +11,17 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mapper.errors import DeviceError, Problem
+from mapper.errors import DeviceError, InputError, Problem
 from mapper.layer_spec import LayerSpec
 from nestmap.kernel_bench.operands import Array, Operands
 from nestmap.kernel_bench.turns import Turn
+from worker.measuring.array_files import load_array
 
 _SERVER = Path(__file__).with_name("cpu_server.py")
 PEERS_PYTHON = Path(__file__).resolve().parents[2] / ".venv-peers" / "bin" / "python"
@@ -105,7 +107,10 @@ class LibraryProcess:
             **settings,
         }
         self._ask(request, timeout_s)
-        return np.load(folder / f"{self.library.key}.npy", allow_pickle=False)
+        try:
+            return load_array(folder / f"{self.library.key}.npy", 8 * prod(layer.output_shape))
+        except (InputError, OSError) as error:
+            raise self._error("left no result", str(error)) from error
 
     def turn(self, seconds: float, least: int) -> Turn:
         """Run for so many seconds and at least so often."""

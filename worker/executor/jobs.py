@@ -108,8 +108,11 @@ class MeasureJob:
                 protocol=Protocol(**payload["protocol"]),
                 timeout_s=min(timeout_s, limit_s, _LONGEST_TIMEOUT_S),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
-            raise InputError(Problem("payload", "is not as its schema says", repr(error))) from None
+        except (
+            KeyError, TypeError, ValueError, AttributeError, OSError, OverflowError,
+        ) as error:  # fmt: skip
+            found = repr(error)[:300]
+            raise InputError(Problem("payload", "is not as its schema says", found)) from None
 
 
 def _file(reference: Any, path: str, artifacts: Mapping[str, str]) -> tuple[str, Path]:

@@ -12,10 +12,13 @@ from mapper.errors import InputError, Problem
 FLOAT32_EPSILON = 2.0**-23
 #: The most by which rounding to a 16-bit float changes a number, relative to it.
 FLOAT16_ROUNDING = 2.0**-11
+#: Of a candidate: as many trials as the service takes.
+MAX_RUNS = 100_000
+MAX_MS = 86_400_000
 
 
 def _refuse(field: str, message: str, found: object) -> InputError:
-    return InputError(Problem(field, message, found=repr(found)))
+    return InputError(Problem(field, message, found=repr(found)[:80]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class Protocol:
     repeated until its runs fill ``fill_ms``, at most ``max_repetitions`` times, because a
     launch of a few microseconds says little by itself.
 
-    Raises InputError for counts that contradict each other.
+    Raises InputError for counts that contradict each other, and for what no run can take.
     """
 
     warmup: int = 2
@@ -85,8 +88,12 @@ class Protocol:
     fill_ms: float = 5.0
 
     def __post_init__(self) -> None:
-        if self.warmup < 0:
-            raise _refuse("protocol.warmup", "must not be negative", self.warmup)
+        if not 0 <= self.warmup <= MAX_RUNS:
+            raise _refuse("protocol.warmup", f"must be 0 to {MAX_RUNS}", self.warmup)
+        if self.max_repetitions > MAX_RUNS:
+            raise _refuse(
+                "protocol.max_repetitions", f"must be at most {MAX_RUNS}", self.max_repetitions
+            )
         if not 1 <= self.min_repetitions <= self.repetitions <= self.max_repetitions:
             raise InputError(
                 Problem(
@@ -98,9 +105,9 @@ class Protocol:
                 )
             )
         for field in ("slow_after_ms", "budget_ms", "fill_ms"):
-            value = float(getattr(self, field))
-            if not (math.isfinite(value) and value >= 0):
-                raise _refuse(f"protocol.{field}", "must be finite and not negative", value)
+            value = getattr(self, field)
+            if not 0 <= value <= MAX_MS:
+                raise _refuse(f"protocol.{field}", f"must be 0 to {MAX_MS} (a day)", value)
 
     def is_slow(self, single_run_ms: float) -> bool:
         """Whether a candidate with this single run time is measured sparingly."""
