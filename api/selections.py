@@ -8,17 +8,15 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from api.layer_programs import programs_of
-from api.problems import ProblemError
 from api.schemas.farm import DeviceId, Label, RunId
 from api.schemas.solving import Hash
-from api.schemas.types import Timestamp
+from api.schemas.types import MAX_WHOLE, LayerName, Timestamp
 from db.farm.selection import Selection
-from mapper.errors import Problem
-from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
+from mapper.layer_sets import layer_of_name
 from mapper.measurement import OUTCOME_KINDS
 
 _Outcome = Annotated[str, StringConstraints(pattern=f"^({'|'.join(OUTCOME_KINDS)})$")]
-_RowId = Annotated[int, Field(ge=0, lt=2**63)]
+_RowId = Annotated[int, Field(ge=0, le=MAX_WHOLE)]
 
 
 class Filters(BaseModel):
@@ -29,7 +27,7 @@ class Filters(BaseModel):
     run: RunId | None = None
     study: _RowId | None = None
     device: DeviceId | None = None
-    layer: Annotated[str, StringConstraints(max_length=200)] | None = Field(
+    layer: LayerName | None = Field(
         default=None, description="A named layer: all of its variants (`vgg16/7`)"
     )
     program: Hash | None = None
@@ -41,13 +39,9 @@ class Filters(BaseModel):
     until: Timestamp | None = None
 
     def selection(self) -> Selection:
-        """The selection of the store; blocking for a layer. ProblemError 422."""
+        """The selection of the store; blocking for a layer."""
         programs = None if self.program is None else frozenset({self.program})
         if self.layer is not None:
-            if not is_layer_name(self.layer):
-                problem = Problem("/layer", "there is no layer of this name", self.layer,
-                                  names_in_short())  # fmt: skip
-                raise ProblemError("invalid-input", problem.message, [problem])
             of_layer = frozenset(programs_of(layer_of_name(self.layer)).values())
             programs = of_layer if programs is None else programs & of_layer
         return Selection(

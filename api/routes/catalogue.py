@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from fastapi import Path
+
 from api.auth import Access
 from api.problems import not_found
 from api.routing import GuardedRouter
@@ -12,11 +16,13 @@ from api.schemas.catalogue import (
     ProfileDocument,
     VariantDocument,
 )
+from api.schemas.types import NO_NUL
 from mapper.layer_sets import is_layer_name, layer_of_name, layer_set_names, load_layer_set
 from mapper.profiles import load_profile, profile_names
 from mapper.variants import VARIANTS
 
 routes = GuardedRouter("catalogue")
+NamePath = Annotated[str, Path(max_length=200, pattern=NO_NUL)]
 
 
 @routes.get(
@@ -31,7 +37,7 @@ async def list_profiles() -> list[ProfileDocument]:
     "/v1/profiles/{name}", Access.USER, summary="A device profile", problems=(404,),
     response_model=ProfileDocument,
 )  # fmt: skip
-async def get_profile(name: str) -> ProfileDocument:
+async def get_profile(name: NamePath) -> ProfileDocument:
     """The limits of one device."""
     if name not in profile_names():
         raise not_found("profile", name)
@@ -61,7 +67,7 @@ async def list_layer_sets() -> list[LayerSetSummary]:
     "/v1/layer-sets/{name}", Access.USER, summary="A set of layers", problems=(404,),
     response_model=LayerSetDocument,
 )  # fmt: skip
-async def get_layer_set(name: str) -> LayerSetDocument:
+async def get_layer_set(name: NamePath) -> LayerSetDocument:
     """Every layer of a set, its source, and how often the layer stands in the network."""
     if name not in layer_set_names():
         raise not_found("layer set", name)
@@ -72,7 +78,7 @@ async def get_layer_set(name: str) -> LayerSetDocument:
     "/v1/layer-sets/{name}/{number}", Access.USER, summary="A named layer", problems=(404,),
     response_model=LayerFacts,
 )  # fmt: skip
-async def get_named_layer(name: str, number: str) -> LayerFacts:
+async def get_named_layer(name: NamePath, number: NamePath) -> LayerFacts:
     """The layer `<set>/<number>`, such as `vgg16/7`."""
     full = f"{name}/{number}"
     if not is_layer_name(full):

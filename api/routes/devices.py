@@ -10,8 +10,11 @@ from starlette.responses import Response
 from api.auth import Access
 from api.paging import (
     DEFAULT_PAGE,
-    CursorQuery,
+    DeviceCursor,
+    HistoryCursor,
     Limit,
+    StrikeCursor,
+    TokenCursor,
     decode_cursor,
     decode_keyset,
     encode_cursor,
@@ -35,15 +38,15 @@ from api.schemas.devices import (
     TokenRequest,
 )
 from api.schemas.leases import CodeAnswer, CodeRequest
+from api.schemas.types import MAX_WHOLE
 from api.services import PrincipalOf, ServicesOf
 from db.farm.errors import AbsentError
 from db.farm.states import BoardState, Scope
 from db.farm.strikes import Strike
 from mapper.errors import Problem
-from mapper.profiles import profile_names
 
 routes = GuardedRouter("devices")
-StrikePath = Annotated[int, Path(ge=0, lt=2**63)]
+StrikePath = Annotated[int, Path(ge=0, le=MAX_WHOLE)]
 TokenPath = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,64}$")]
 
 
@@ -51,7 +54,7 @@ TokenPath = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,64}$")]
 async def list_devices(
     services: ServicesOf,
     limit: Limit = DEFAULT_PAGE,
-    cursor: CursorQuery = None,
+    cursor: DeviceCursor = None,
     state: BoardState | None = None,
 ) -> DevicePage:
     """Boards and hosts that agents serve, newest first."""
@@ -84,7 +87,7 @@ async def get_device_history(
     device_id: DevicePath,
     services: ServicesOf,
     limit: Limit = DEFAULT_PAGE,
-    cursor: CursorQuery = None,
+    cursor: HistoryCursor = None,
 ) -> HealthPage:
     """Temperatures, clocks and software, oldest first; a thousand entries are kept."""
     key = decode_cursor("history", cursor, int)
@@ -162,7 +165,7 @@ async def list_strikes(
     device_id: DevicePath,
     services: ServicesOf,
     limit: Limit = DEFAULT_PAGE,
-    cursor: CursorQuery = None,
+    cursor: StrikeCursor = None,
 ) -> StrikePage:
     """Oldest first, lifted ones included."""
     key = decode_cursor("strikes", cursor, int)
@@ -222,10 +225,6 @@ async def create_enrolment(
     body: CodeRequest, services: ServicesOf, principal: PrincipalOf
 ) -> CodeAnswer:
     """Give it to the board's agent: `nestmap worker --enrol CODE`."""
-    if body.profile is not None and body.profile not in profile_names():
-        problem = Problem("/profile", "no such device profile", body.profile,
-                          ", ".join(profile_names()))  # fmt: skip
-        raise ProblemError("invalid-input", problem.message, [problem])
     new = await services.database(
         services.farm.enrolments.create,
         principal=principal.id, profile=body.profile, lifetime_s=body.valid_s,
@@ -235,7 +234,7 @@ async def create_enrolment(
 
 @routes.get("/v1/tokens", Access.ADMIN, summary="Tokens", response_model=TokenPage)
 async def list_tokens(
-    services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: CursorQuery = None
+    services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: TokenCursor = None
 ) -> TokenPage:
     """Without their secrets, which are not stored."""
     after = decode_keyset("tokens", cursor)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from api.auth import Access
 from api.problems import PROBLEM_TYPES, not_found
 from api.routing import GuardedRouter
 from api.schemas.service import ProblemTypeDocument
+from api.schemas.types import NO_NUL
 
 #: React of Swagger UI sets style attributes, and its icons are data: images.
 DOCS_POLICY = (
@@ -61,7 +63,9 @@ def documentation_router(with_pages: bool) -> APIRouter:
         "/problems/{slug}", Access.PUBLIC, summary="What a type of problem means",
         response_model=ProblemTypeDocument, problems=(404,),
     )  # fmt: skip
-    async def get_problem_type(slug: str) -> ProblemTypeDocument:
+    async def get_problem_type(
+        slug: Annotated[str, Path(max_length=200, pattern=NO_NUL)],
+    ) -> ProblemTypeDocument:
         """The `type` of a problem is this path."""
         found = PROBLEM_TYPES.get(slug)
         if found is None:

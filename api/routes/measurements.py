@@ -6,14 +6,23 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
-from pydantic import Field
+from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
 from api.auth import Access, Role
 from api.baselines import Baselines, baselines_of
 from api.caching import CONTENT_CACHING, etag_of, not_modified
 from api.exports import MEDIA_TYPES, ExportFormat, exported
-from api.paging import DEFAULT_PAGE, MAX_PAGE, CursorQuery, Limit, decode_cursor, encode_cursor
+from api.paging import (
+    DEFAULT_PAGE,
+    MAX_PAGE,
+    MEASUREMENTS_CURSOR,
+    NEXT,
+    Limit,
+    StudyCursor,
+    decode_cursor,
+    encode_cursor,
+)
 from api.problems import not_found
 from api.routes.runs import RunPath
 from api.routes.subjects import HashPath, IfNoneMatch
@@ -32,6 +41,7 @@ from api.schemas.measurements import (
     StudyPage,
     VolumeDocument,
 )
+from api.schemas.types import MAX_WHOLE, NeverNull
 from api.selections import Filters
 from api.services import PrincipalOf, Services, ServicesOf
 from api.streaming import Stream, begun
@@ -41,7 +51,8 @@ from db.farm.selection import Selection
 from mapper.errors import InputError
 
 routes = GuardedRouter("measurements")
-MeasurementPath = Annotated[int, Path(ge=0, lt=2**63)]
+MeasurementPath = Annotated[int, Path(ge=0, le=MAX_WHOLE)]
+_Cursor = Annotated[str, StringConstraints(pattern=MEASUREMENTS_CURSOR)]
 _SERIES_POINTS = 1_000
 
 
@@ -49,14 +60,14 @@ class PageFilters(Filters):
     """Filters with a place in the list."""
 
     limit: int = Field(default=DEFAULT_PAGE, ge=1, le=MAX_PAGE)
-    cursor: str | None = Field(default=None, max_length=2_000)
+    cursor: Annotated[_Cursor | None, NeverNull()] = Field(default=None, description=NEXT)
     order: Literal["oldest", "newest"] = "oldest"
 
 
 class FrontFilters(Filters):
     """Filters with bounds."""
 
-    max_memory_bytes: int | None = Field(default=None, ge=0, lt=2**63)
+    max_memory_bytes: int | None = Field(default=None, ge=0, le=MAX_WHOLE)
     max_time_ms: float | None = Field(default=None, ge=0, le=1e15)
 
     def has(self, point: StudiedPoint) -> bool:
@@ -88,7 +99,7 @@ async def get_candidate(candidate_id: HashPath, services: ServicesOf) -> Candida
 
 @routes.get("/v1/studies", Access.USER, summary="Studies", response_model=StudyPage)
 async def list_studies(
-    services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: CursorQuery = None
+    services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: StudyCursor = None
 ) -> StudyPage:
     """Oldest first. The variants of a run's layer are studies of their own."""
     key = decode_cursor("studies", cursor, int)

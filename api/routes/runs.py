@@ -7,15 +7,17 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query, Request
+from pydantic import StringConstraints
 from starlette.responses import JSONResponse, Response
 
 from api.auth import Access, Principal
 from api.events import nothing_more, run_events
-from api.paging import DEFAULT_PAGE, CursorQuery, Limit, decode_keyset, encode_keyset
+from api.paging import DEFAULT_PAGE, Limit, RunCursor, decode_keyset, encode_keyset
 from api.problems import ProblemError
 from api.routing import GuardedRouter
 from api.schemas.farm import DeviceId, Label, RunDocument, RunPage, RunRequest
 from api.schemas.solving import About
+from api.schemas.types import MAX_WHOLE, NeverNull
 from api.services import PrincipalOf, Services, ServicesOf
 from api.streaming import EVENT_STREAM, Stream, begun
 from db.farm.errors import AbsentError
@@ -23,19 +25,21 @@ from db.farm.records import IdempotencyKey, StoredResponse
 from db.farm.run_records import NewRun, Run
 from db.farm.states import RunState
 from mapper.errors import InputError, Problem
-from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
+from mapper.layer_sets import layer_of_name
 from mapper.layer_spec import LayerSpec
 from mapper.variants import VARIANTS
 
 routes = GuardedRouter("runs")
 RunPath = Annotated[str, Path(pattern="^run_[0-9a-z]{26}$")]
 IdempotencyHeader = Annotated[
-    str | None,
+    Annotated[str, StringConstraints(pattern="^[\\x21-\\x7e]{1,200}$")] | None,
+    NeverNull(),
     Header(
-        alias="Idempotency-Key", pattern="^[\\x21-\\x7e]{1,200}$",
+        alias="Idempotency-Key",
         description="The same key with the same body creates one run, however often it is sent",
     ),
 ]  # fmt: skip
+EventId = Annotated[str, StringConstraints(pattern="^[0-9]{1,15}$")]
 _REPLAYED = {"Idempotent-Replayed": "true"}
 #: A program is held against the type checker before a run of it is accepted.
 _DESCRIBE_S = 20.0
@@ -111,9 +115,6 @@ async def _checked_subject(services: Services, body: RunRequest) -> tuple[dict[s
             raise ProblemError("invalid-input", problem.message, [problem])
         return subject, str(answer.end["label"])[:200] or "program"
     for place, name in enumerate(body.variants or ()):
-        if name not in VARIANTS:
-            found = Problem(f"/variants/{place}", "no such variant", name, ", ".join(VARIANTS))
-            raise ProblemError("invalid-input", found.message, [found])
         refusal = VARIANTS[name].applies(layer)
         if refusal is not None:
             found = Problem(f"/variants/{place}", "does not do this layer", str(refusal))
@@ -125,10 +126,6 @@ def _layer_of(subject: dict[str, Any]) -> LayerSpec | None:
     """The layer that a subject is; None for anything else, which a child has to read."""
     name = subject.get("name")
     if name is not None:
-        if not is_layer_name(name):
-            problem = Problem("/subject/name", "there is no layer of this name", name,
-                              names_in_short())  # fmt: skip
-            raise ProblemError("invalid-input", problem.message, [problem])
         return layer_of_name(name)
     document: dict[str, Any] = subject.get("document", {})
     schema = document.get("schema", "")
@@ -145,7 +142,7 @@ def _layer_of(subject: dict[str, Any]) -> LayerSpec | None:
 async def list_runs(
     services: ServicesOf,
     limit: Limit = DEFAULT_PAGE,
-    cursor: CursorQuery = None,
+    cursor: RunCursor = None,
     state: RunState | None = None,
     device: Annotated[DeviceId | None, Query()] = None,
     label: Annotated[Label | None, Query()] = None,
@@ -226,10 +223,8 @@ async def watch_run(
     request: Request,
     services: ServicesOf,
     principal: PrincipalOf,
-    after: Annotated[int, Query(ge=0, lt=2**63, description="The last event heard")] = 0,
-    last_event_id: Annotated[
-        str | None, Header(alias="Last-Event-ID", pattern="^[0-9]{1,18}$")
-    ] = None,
+    after: Annotated[int, Query(ge=0, le=MAX_WHOLE, description="The last event heard")] = 0,
+    last_event_id: Annotated[EventId | None, NeverNull(), Header(alias="Last-Event-ID")] = None,
 ) -> Response:
     """Server-sent events with ids; send the last one as `Last-Event-ID` (browsers do) to go on
     behind it. Comments keep the line open, `end` is the last event."""

@@ -10,7 +10,14 @@ from starlette.responses import JSONResponse, Response
 
 from api.auth import Access
 from api.caching import etag_of, not_modified
-from api.paging import DEFAULT_PAGE, CursorQuery, Limit, decode_cursor, encode_cursor
+from api.paging import (
+    DEFAULT_PAGE,
+    LayerCursor,
+    Limit,
+    ProgramCursor,
+    decode_cursor,
+    encode_cursor,
+)
 from api.problems import ProblemError, not_found
 from api.routing import GuardedRouter
 from api.schemas.catalogue import LayerValue
@@ -61,7 +68,7 @@ async def create_layer(body: Annotated[LayerValue, Body()], services: ServicesOf
 
 @routes.get("/v1/layers", Access.USER, summary="Stored layers", response_model=LayerPage)
 async def list_layers(
-    services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: CursorQuery = None
+    services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: LayerCursor = None
 ) -> LayerPage:
     """By id. Named ones are in /v1/layer-sets."""
     found, following = await _page(services, "layers", (LAYER_SCHEMA,), limit, cursor)
@@ -104,7 +111,7 @@ async def create_program(body: ProgramPost, services: ServicesOf) -> Response:
 
 @routes.get("/v1/programs", Access.USER, summary="Stored programs", response_model=ProgramPage)
 async def list_programs(
-    services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: CursorQuery = None
+    services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: ProgramCursor = None
 ) -> ProgramPage:
     """By id; those that runs have made of layers are among them."""
     found, following = await _page(services, "programs", PROGRAM_SCHEMAS, limit, cursor)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from api.schemas.types import NO_NUL
 from mapper.device_profile import DeviceProfile
 from mapper.layer_sets import LayerSet
 from mapper.layer_spec import MAX_SIZE, Activation, DType, LayerSpec, Layout
@@ -14,6 +15,7 @@ _SIZE = {"type": "integer", "minimum": 1, "maximum": MAX_SIZE}
 _KERNEL = {**_SIZE, "default": 3}
 _ONE = {**_SIZE, "default": 1}
 _PADDING = {"type": "integer", "minimum": 0, "maximum": MAX_SIZE}
+_SAID_BY_LENGTH = ("height", "width", "kernel_height", "kernel_width")
 LAYER_EXAMPLE: dict[str, Any] = {
     "schema": "nestmap/layer/2",
     "name": "conv3",
@@ -37,7 +39,7 @@ LayerValue = Annotated[
             "type": "object",
             "properties": {
                 "schema": {"enum": ["nestmap/layer/2", "nestmap/layer/1"]},
-                "name": {"type": "string"},
+                "name": {"type": "string", "pattern": NO_NUL},
                 **dict.fromkeys(("channels", "height", "width", "filters"), _SIZE),
                 **dict.fromkeys(("kernel_height", "kernel_width"), _KERNEL),
                 **dict.fromkeys(
@@ -55,6 +57,12 @@ LayerValue = Annotated[
             },
             "required": ["channels", "filters"],
             "anyOf": [{"required": ["height", "width"]}, {"required": ["length"]}],
+            "dependentSchemas": {
+                "stride": {"properties": {"stride_y": False, "stride_x": False}},
+                "dilation": {"properties": {"dilation_y": False, "dilation_x": False}},
+                "length": {"properties": dict.fromkeys(_SAID_BY_LENGTH, False)},
+                "kernel": {"required": ["length"]},
+            },
             "additionalProperties": False,
             "examples": [LAYER_EXAMPLE],
         }

@@ -5,15 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+)
 
 from api.schemas.farm import DeviceId
 from api.schemas.solving import Strict
-from api.schemas.types import Number, Timestamp
+from api.schemas.types import NO_NUL, Number, Timestamp
 from db.farm.records import Board, BoardFacts, NewToken, Token
 from db.farm.strikes import Strike
 
-Reason = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+Reason = Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=NO_NUL)]
 
 
 class DeviceDocument(BaseModel):
@@ -130,10 +137,31 @@ class StrikePage(BaseModel):
 class TokenRequest(Strict):
     """A token to be made; `device` is for the scope `device` and only for it."""
 
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "oneOf": [
+                {"properties": {"scope": {"enum": ["admin", "user"]}, "device": {"type": "null"}}},
+                {
+                    "required": ["device"],
+                    "properties": {"scope": {"const": "device"}, "device": {"type": "string"}},
+                },
+            ]
+        },
+    )
+
     scope: Literal["admin", "user", "device"]
-    label: Annotated[str, StringConstraints(max_length=200)] = ""
-    device: DeviceId | None = None
+    label: Annotated[str, StringConstraints(max_length=200, pattern=NO_NUL)] = ""
+    device: DeviceId | None = Field(default=None, validate_default=True)
     lifetime_s: Number | None = Field(default=None, ge=1, le=3_660 * 86_400)
+
+    @field_validator("device")
+    @classmethod
+    def _of_devices_alone(cls, device: str | None, info: ValidationInfo) -> str | None:
+        scope = info.data.get("scope", "device")
+        if (scope == "device") != (device is not None):
+            raise ValueError(f"does not go with scope {scope}")
+        return device
 
 
 class TokenDocument(BaseModel):

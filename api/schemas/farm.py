@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from api.schemas.solving import Seed, Strict, Subject
-from api.schemas.types import Flag, Number, Whole
+from api.schemas.types import MAX_WHOLE, NO_NUL, Flag, Number, VariantName, Whole
 from db.farm.identifiers import BOARD_PREFIX, RUN_PREFIX
 from db.farm.run_records import Run
 
@@ -26,7 +26,9 @@ MAX_STAND_INS = 255
 
 DeviceId = Annotated[str, StringConstraints(pattern=f"^{BOARD_PREFIX}[0-9a-z]{{26}}$")]
 RunId = Annotated[str, StringConstraints(pattern=f"^{RUN_PREFIX}[0-9a-z]{{26}}$")]
-Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Label = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=NO_NUL)]
+ProtocolName = Annotated[str, StringConstraints(max_length=64, pattern=NO_NUL)]
+Amount = Annotated[Whole, Field(ge=-MAX_WHOLE, le=MAX_WHOLE)]
 RunStateName = Literal[
     "queued", "running", "paused", "cancelling", "cancelled", "finished", "failed"
 ]
@@ -35,7 +37,7 @@ RunStateName = Literal[
 class Budget(Strict):
     """When a run ends; without either it goes on until the space is exhausted."""
 
-    candidates: Whole | None = Field(default=None, ge=1, le=2**53)
+    candidates: Whole | None = Field(default=None, ge=1, le=MAX_WHOLE)
     seconds: Number | None = Field(default=None, gt=0.001, le=366 * 86_400)
 
 
@@ -65,7 +67,7 @@ class RunRequest(Strict):
     subject: Subject
     variants: (
         Annotated[
-            list[Annotated[str, StringConstraints(max_length=64)]],
+            list[VariantName],
             Field(min_length=1, max_length=MAX_VARIANTS),
         ]
         | None
@@ -88,7 +90,7 @@ class RunRequest(Strict):
         "ended before measured of other layers; a run without any such fails",
     )
     seed: Seed = 0
-    protocol: Annotated[dict[str, Whole | Number], Field(max_length=20)] | None = Field(
+    protocol: Annotated[dict[ProtocolName, Amount | Number], Field(max_length=20)] | None = Field(
         default=None, description="How a candidate is measured: `warmup`, `repetitions`, …"
     )
     budget: Budget = Budget(candidates=DEFAULT_CANDIDATES)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from api.schemas.solving import Strict
-from api.schemas.types import Number, Timestamp, Whole
+from api.schemas.types import MAX_WHOLE, NO_NUL, JsonObject, Number, ProfileName, Timestamp, Whole
 
 MAX_TRIALS = 100_000
 MAX_MESSAGE = 20_000
@@ -17,11 +17,12 @@ MAX_LOG = 100_000
 MAX_COMPILE_MS = 86_400_000
 MAX_TIMEOUT_S = 86_400
 
-Facts = dict[str, Any]
-Version = Annotated[str, StringConstraints(min_length=1, max_length=100)]
-LeaseToken = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Facts = JsonObject
+Text = Annotated[str, StringConstraints(pattern=NO_NUL)]
+Version = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=NO_NUL)]
+LeaseToken = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=NO_NUL)]
 Attempt = Annotated[Whole, Field(ge=0, lt=2**31)]
-Message = Annotated[str, StringConstraints(max_length=MAX_MESSAGE)]
+Message = Annotated[str, StringConstraints(max_length=MAX_MESSAGE, pattern=NO_NUL)]
 #: JSON has no NaN and no infinity: they come by name.
 Real = Number | Literal["nan", "inf", "-inf"]
 
@@ -57,7 +58,7 @@ class HeartbeatRequest(Open):
 
     attempt: Attempt
     lease_token: LeaseToken
-    stage: Annotated[str, StringConstraints(max_length=200)] = ""
+    stage: Annotated[str, StringConstraints(max_length=200, pattern=NO_NUL)] = ""
 
 
 class HeartbeatAnswer(BaseModel):
@@ -73,7 +74,7 @@ class TimedDetail(Open):
 
     max_relative_error: Annotated[Number, Field(ge=0, le=1)]
     compile_ms: Annotated[Number, Field(ge=0, le=MAX_COMPILE_MS)]
-    facts: dict[str, str] = {}
+    facts: dict[Text, Text] = {}
 
 
 class TimedOutcome(Open):
@@ -83,7 +84,8 @@ class TimedOutcome(Open):
     kind: Literal["timed"]
     detail: TimedDetail
     trials_ns: Annotated[
-        list[Annotated[Whole, Field(ge=1, lt=2**63)]], Field(min_length=1, max_length=MAX_TRIALS)
+        list[Annotated[Whole, Field(ge=1, le=MAX_WHOLE)]],
+        Field(min_length=1, max_length=MAX_TRIALS),
     ]
 
 
@@ -91,7 +93,9 @@ class WrongDetail(Open):
     """Where and by how much a result is not the reference's."""
 
     max_relative_error: Real
-    first_bad_index: Annotated[list[Annotated[Whole, Field(ge=0, lt=2**63)]], Field(max_length=16)]
+    first_bad_index: Annotated[
+        list[Annotated[Whole, Field(ge=0, le=MAX_WHOLE)]], Field(max_length=16)
+    ]
     message: Message
 
 
@@ -156,7 +160,7 @@ class ResultRequest(Open):
     outcome: OutcomeBody
     facts: Facts = {}
     started_at: Timestamp | None = None
-    agent_log: Annotated[str, StringConstraints(max_length=MAX_LOG)] = ""
+    agent_log: Annotated[str, StringConstraints(max_length=MAX_LOG, pattern=NO_NUL)] = ""
 
 
 class ResultAnswer(BaseModel):
@@ -170,7 +174,7 @@ class ReleaseRequest(Open):
 
     attempt: Attempt
     lease_token: LeaseToken
-    reason: Annotated[str, StringConstraints(max_length=2_000)] = ""
+    reason: Annotated[str, StringConstraints(max_length=2_000, pattern=NO_NUL)] = ""
 
 
 class ReleaseAnswer(BaseModel):
@@ -185,15 +189,15 @@ class HealthRequest(Open):
     model_config = ConfigDict(extra="allow")
 
     state: Literal["healthy", "quarantined"]
-    reason: Annotated[str, StringConstraints(max_length=2_000)] = ""
+    reason: Annotated[str, StringConstraints(max_length=2_000, pattern=NO_NUL)] = ""
     facts: Facts | None = None
 
 
 class EnrolRequest(Open):
     """A board comes in with the code that an admin gave it."""
 
-    code: Annotated[str, StringConstraints(min_length=1, max_length=100)]
-    name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    code: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=NO_NUL)]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=NO_NUL)]
     agent_version: Version
     facts: Facts = {}
 
@@ -208,10 +212,10 @@ class EnrolAnswer(BaseModel):
 class CodeRequest(Strict):
     """A one-time code for one board."""
 
-    profile: Annotated[str, StringConstraints(max_length=64)] | None = Field(
+    profile: ProfileName | None = Field(
         default=None, description="A shipped profile whose limits hold for the board"
     )
-    valid_s: Number = Field(default=3_600, gt=0, le=30 * 86_400)
+    valid_s: Number = Field(default=3_600, ge=1, le=30 * 86_400)
 
 
 class CodeAnswer(BaseModel):

@@ -6,18 +6,28 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
-from api.paging import DEFAULT_PAGE, MAX_CURSOR_CHARACTERS, MAX_PAGE
-from api.schemas.types import Flag, Number, Whole
+from api.paging import DEFAULT_PAGE, MAPPINGS_CURSOR, MAX_PAGE
+from api.schemas.types import (
+    MAX_WHOLE,
+    NO_NUL,
+    Flag,
+    JsonObject,
+    LayerName,
+    Number,
+    ProfileName,
+    VariantName,
+    Whole,
+)
 
 MAX_SAMPLE = 10_000
 MAX_BEST = 1_000
 MAX_STREAM = 10_000_000
 
 Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
-Restriction = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Restriction = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=NO_NUL)]
 Restrictions = Annotated[list[Restriction], Field(max_length=1_000)]
-Cursor = Annotated[str, StringConstraints(max_length=MAX_CURSOR_CHARACTERS)]
-Seed = Annotated[Whole, Field(ge=0, le=2**63 - 1)]
+Cursor = Annotated[str, StringConstraints(pattern=MAPPINGS_CURSOR)]
+Seed = Annotated[Whole, Field(ge=0, le=MAX_WHOLE)]
 Nanoseconds = Annotated[Number, Field(ge=0, le=1e9)]
 
 
@@ -30,7 +40,7 @@ class Strict(BaseModel):
 class NamedSubject(Strict):
     """A named layer."""
 
-    name: Annotated[str, StringConstraints(max_length=200)] = Field(examples=["vgg16/7"])
+    name: LayerName = Field(examples=["vgg16/7"])
 
 
 class StoredSubject(Strict):
@@ -42,13 +52,13 @@ class StoredSubject(Strict):
 class DocumentSubject(Strict):
     """A layer, program, nest tree or tuning space as JSON (docs/layers.md, docs/programs.md)."""
 
-    document: dict[str, Any]
+    document: JsonObject
 
 
 class TextSubject(Strict):
     """A program in its text form."""
 
-    text: Annotated[str, StringConstraints(min_length=1, max_length=500_000)]
+    text: Annotated[str, StringConstraints(min_length=1, max_length=500_000, pattern=NO_NUL)]
 
 
 def _form(value: Any) -> str | None:
@@ -74,6 +84,16 @@ Subject = Annotated[
 ]
 
 
+def _limits_form(value: Any) -> str:
+    return "(object)" if isinstance(value, dict) else "(profile)"
+
+
+Limits = Annotated[
+    Annotated[ProfileName, Tag("(profile)")] | Annotated[JsonObject, Tag("(object)")],
+    Discriminator(_limits_form),
+]
+
+
 class About(Strict):
     """What is asked about, and what of it is wanted."""
 
@@ -83,14 +103,14 @@ class About(Strict):
     )
 
     subject: Subject
-    variant: str | None = Field(
-        default=None, max_length=64, description="Of a layer; /v1/variants lists them"
+    variant: VariantName | None = Field(
+        default=None, description="Of a layer; /v1/variants lists them"
     )
     mode: Literal["strict", "paper"] = Field(
         default="strict",
         description="The rules without the holes of the printed ones, or as printed",
     )
-    device: Annotated[str, StringConstraints(max_length=64)] | dict[str, Any] = Field(
+    device: Limits = Field(
         default="pocl",
         description="Whose limits hold: a profile by name, or an object with the fields of one "
         "(/v1/profiles lists both)",
@@ -197,7 +217,7 @@ class BestQuery(RestrictedAbout):
 class CheckQuery(RestrictedAbout):
     """Is this mapping valid?"""
 
-    mapping: dict[str, Any] = Field(
+    mapping: JsonObject = Field(
         description="What a page has: `mapping`, and perhaps `parameters` and `local_sizes`"
     )
     nearest: Flag = Field(
@@ -209,7 +229,7 @@ class KernelQuery(RestrictedAbout):
     """The kernels of a mapping; without one, of a drawn one."""
 
     prefer: Restrictions = []
-    mapping: dict[str, Any] | None = None
+    mapping: JsonObject | None = None
     seed: Seed = 0
 
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from api.schemas.catalogue import LayerFacts
 from api.schemas.solving import Hash, Strict
+from api.schemas.types import NO_NUL, JsonObject
 from mapper.layer_spec import LayerSpec
 
 
@@ -33,8 +34,23 @@ class LayerPage(BaseModel):
 class ProgramPost(Strict):
     """A program, nest tree or tuning space as JSON, or a program in its text form."""
 
-    document: dict[str, Any] | None = None
-    text: Annotated[str, StringConstraints(min_length=1, max_length=500_000)] | None = None
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "oneOf": [
+                {
+                    "required": [name],
+                    "properties": {name: {"not": {"type": "null"}}, other: {"type": "null"}},
+                }
+                for name, other in (("document", "text"), ("text", "document"))
+            ]
+        },
+    )
+
+    document: JsonObject | None = None
+    text: (
+        Annotated[str, StringConstraints(min_length=1, max_length=500_000, pattern=NO_NUL)] | None
+    ) = None
 
 
 class ProgramDocument(BaseModel):

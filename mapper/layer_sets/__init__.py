@@ -83,6 +83,12 @@ def is_layer_name(name: str) -> bool:
     return name in VGG16 or _listed(name) is not None
 
 
+@cache
+def layer_names() -> tuple[str, ...]:
+    """Every name that :func:`layer_of_name` knows, set by set."""
+    return tuple(name for set_name in layer_set_names() for name in _names(set_name))
+
+
 def names_in_short() -> str:
     """Every name, as ranges where numbers follow each other."""
     return ", ".join(

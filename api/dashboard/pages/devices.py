@@ -14,7 +14,7 @@ from api.dashboard.rendering import render
 from api.dashboard.views.devices import DeviceLine, device_line, device_lines
 from api.dashboard.views.histories import HistoryView, history_view
 from api.dashboard.views.runs import RunLine, run_lines
-from api.paging import CursorQuery, decode_keyset, encode_keyset
+from api.paging import DeviceCursor, decode_keyset, encode_keyset
 from api.routes.leases import DevicePath
 from api.services import ServicesOf
 from db.farm.farm import Farm
@@ -34,7 +34,7 @@ async def show_devices(
     request: Request,
     services: ServicesOf,
     state: Annotated[BoardState | None, Query()] = None,
-    cursor: CursorQuery = None,
+    cursor: DeviceCursor = None,
 ) -> Response:
     """All of them, newest first, a page at a time."""
     lines, counts, following = await services.database(
