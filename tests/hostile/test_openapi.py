@@ -87,7 +87,7 @@ def test_every_cursor_is_described_by_the_kind_of_its_list():
         for part in _inner(parameter["schema"])
         if part.get("type") == "string"
     ]
-    assert len(patterns) == 8
+    assert len(patterns) == 9
     assert len(set(patterns)) == len(patterns)
 
 
