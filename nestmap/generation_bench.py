@@ -81,7 +81,7 @@ def _assignments(
         from mapper.solver.sampling import sample
 
         return list(sample(space, count, seed))
-    from nestmap.kernel_bench.blocked_proposals import BlockedProposals
+    from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 
     family = Family.SINGLE if subject.variant in LONE_VARIANTS else Family.GROUPS
     proposals = BlockedProposals(

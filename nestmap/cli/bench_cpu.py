@@ -79,8 +79,8 @@ def cpu(
     from nestmap.kernel_bench.cpu import CpuRounds, compare_on_cpu
     from nestmap.kernel_bench.cpu_file import cpu_columns, cpu_rows, cpu_summary, cpu_value
     from nestmap.kernel_bench.libraries import PEERS_PYTHON, LibraryProcess
-    from nestmap.kernel_bench.record_files import device_folder, read_records
     from nestmap.kernel_bench.tuning_stage import bordered, chosen_layers
+    from nestmap.tuning.record_files import device_folder, read_records
     from nestmap.tuning.starting_points import (
         BAND_VARIANTS,
         DEPTHWISE_VARIANT,

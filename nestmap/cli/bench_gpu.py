@@ -92,8 +92,8 @@ def gpu(
     )
     from nestmap.kernel_bench.cudnn import load_torch, versions
     from nestmap.kernel_bench.gpu import Rounds, compare_layer
-    from nestmap.kernel_bench.record_files import device_folder, read_records
     from nestmap.kernel_bench.tuning_stage import chosen_layers
+    from nestmap.tuning.record_files import device_folder, read_records
     from worker.devices.facts import device_facts
     from worker.devices.opencl import profile_of
     from worker.measuring.loaded_plan import open_session
@@ -154,8 +154,8 @@ def run_search(
     wish: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> None:
     """Search for each layer and leave records; ``limits`` are seconds and candidates."""
-    from nestmap.kernel_bench.search import Budget, Wish
     from nestmap.kernel_bench.tuning_stage import Tuning, default_workers, tune_layers
+    from nestmap.tuning.layer_search import Budget, Wish
     from worker.devices.opencl import find_device
 
     count = workers or default_workers(find_device(device).kind)

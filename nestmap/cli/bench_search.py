@@ -231,7 +231,7 @@ def record(
     from nestmap.search_bench.recording import write_recording
     from nestmap.space_bench.cases import ROOT
     from nestmap.subjects import load_subject
-    from nestmap.tuning.campaign import scaled_layer
+    from nestmap.tuning.calibration import scaled_layer
 
     wanted: list[tuple[LayerSpec, str]] = []
     for name in layers:
@@ -262,9 +262,9 @@ def _recorded(
     timeout_s: float,
 ) -> Iterator[Recording]:
     """A recording of each layer and variant, by one process or by many."""
-    from nestmap.kernel_bench.pool import Pool
     from nestmap.search_bench.layer_recording import record_layer
     from nestmap.search_bench.side_by_side import deadlines, drawing_processes, record_layers
+    from nestmap.tuning.measuring.pool import Pool
     from worker.measuring import MeasuringChild
 
     if jobs == 1:

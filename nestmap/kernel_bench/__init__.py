@@ -1,5 +1,5 @@
-"""Kernels against the libraries, layer by layer, and the search that finds the kernels.
+"""Kernels against the libraries, layer by layer.
 
-``search`` tries many candidates a second in parallel processes and leaves tuning records;
-``gpu`` times the records' kernels and cuDNN in turns, ``cpu`` those for PoCL and oneDNN.
+``gpu`` times the records' kernels and cuDNN in turns, ``cpu`` those for PoCL and oneDNN;
+``tuning_stage`` searches first, and leaves tuning records.
 """

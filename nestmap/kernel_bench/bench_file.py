@@ -10,8 +10,8 @@ from typing import Any
 
 from mapper.errors import InputError, Problem
 from nestmap.kernel_bench.gpu import Figure, Row, geometric_mean, ratio, run_ratio
-from nestmap.kernel_bench.search import tflops
 from nestmap.source_commit import commit
+from nestmap.tuning.layer_search import tflops
 
 GPU_SCHEMA = "nestmap/bench-gpu/1"
 _NUMBERS = (

@@ -19,7 +19,7 @@ import numpy as np
 from mapper.errors import NestmapError
 from mapper.layer_spec import LayerSpec
 from nestmap.kernel_bench.operands import Array, Operands
-from nestmap.kernel_bench.turns import Turn, run_s, turn_of
+from nestmap.tuning.measuring.turns import Turn, run_s, turn_of
 from worker.measuring.loaded_plan import Session
 
 BY_HAND = "by-hand"

@@ -21,15 +21,15 @@ from mapper.layer_spec import Activation, DType, LayerSpec
 from mapper.pipeline import subject_of_layer
 from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench.by_hand import BY_HAND, HandWritten
-from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import LibraryProcess, save_operands
 from nestmap.kernel_bench.operands import library_operands, library_tolerance, own_layout
 from nestmap.kernel_bench.peak import RegisterPeak
-from nestmap.kernel_bench.search import INPUT_SEED, tflops
-from nestmap.kernel_bench.span import SpanPlan, prepared_bytes, scratch_bytes
-from nestmap.kernel_bench.turns import Turn, turn_of
-from nestmap.kernel_bench.valid_records import best_valid, plan_of
+from nestmap.tuning.layer_search import INPUT_SEED, tflops
+from nestmap.tuning.measuring.judging import Judge
+from nestmap.tuning.measuring.span import SpanPlan, prepared_bytes, scratch_bytes
+from nestmap.tuning.measuring.turns import Turn, turn_of
 from nestmap.tuning.reference import make_workload
+from nestmap.tuning.valid_records import best_valid, plan_of
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.loaded_plan import Session
 

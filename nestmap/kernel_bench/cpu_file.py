@@ -7,8 +7,8 @@ from typing import Any
 
 from nestmap.kernel_bench.cpu import CpuRow
 from nestmap.kernel_bench.gpu import geometric_mean
-from nestmap.kernel_bench.search import tflops
 from nestmap.source_commit import commit
+from nestmap.tuning.layer_search import tflops
 
 CPU_SCHEMA = "nestmap/bench-cpu/1"
 

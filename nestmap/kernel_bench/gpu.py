@@ -15,13 +15,13 @@ from mapper.layer_spec import LayerSpec
 from mapper.pipeline import subject_of_layer
 from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench.cudnn import CudnnLayer
-from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.operands import library_operands, library_tolerance
 from nestmap.kernel_bench.replay import Replay
-from nestmap.kernel_bench.search import INPUT_SEED, tflops
-from nestmap.kernel_bench.span import SpanPlan, interquartile, prepared_bytes, scratch_bytes
-from nestmap.kernel_bench.valid_records import best_valid, plan_of
+from nestmap.tuning.layer_search import INPUT_SEED, tflops
+from nestmap.tuning.measuring.judging import Judge
+from nestmap.tuning.measuring.span import SpanPlan, interquartile, prepared_bytes, scratch_bytes
 from nestmap.tuning.reference import Workload, make_workload
+from nestmap.tuning.valid_records import best_valid, plan_of
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.loaded_plan import Session
 

@@ -20,7 +20,7 @@ import numpy as np
 from mapper.errors import DeviceError, InputError, Problem
 from mapper.layer_spec import LayerSpec
 from nestmap.kernel_bench.operands import Array, Operands
-from nestmap.kernel_bench.turns import Turn
+from nestmap.tuning.measuring.turns import Turn
 from worker.measuring.array_files import load_array
 
 _SERVER = Path(__file__).with_name("cpu_server.py")

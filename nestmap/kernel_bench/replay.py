@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from mapper.measurement import Timeout
-from nestmap.kernel_bench.span import SpanPlan
+from nestmap.tuning.measuring.span import SpanPlan
 from worker.measuring.driver_errors import PlanFailure, plan_failure
 from worker.measuring.loaded_plan import Session
 

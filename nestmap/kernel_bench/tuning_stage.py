@@ -14,17 +14,17 @@ from mapper.errors import InputError, Problem
 from mapper.layer_sets import layer_of_name, layer_set_names, load_layer_set
 from mapper.layer_spec import LAYER_SCHEMA, LayerSpec
 from mapper.tuning_records import TuningRecord, best_record, records_of
-from nestmap.kernel_bench.journal import Journal
-from nestmap.kernel_bench.pool import Deadlines, Pool
-from nestmap.kernel_bench.record_files import (
+from nestmap.subjects import read_bounded
+from nestmap.tuning.journal import Journal
+from nestmap.tuning.layer_search import Budget, Progress, Wish, quest, search
+from nestmap.tuning.measuring.pool import Deadlines, Pool
+from nestmap.tuning.record_files import (
     device_folder,
     read_records,
     replace_records,
     write_records,
 )
-from nestmap.kernel_bench.search import Budget, Progress, Wish, quest, search
-from nestmap.kernel_bench.settling import finalists, in_the_same_turns
-from nestmap.subjects import read_bounded
+from nestmap.tuning.settling import finalists, in_the_same_turns
 
 #: Seconds between two lines about a search.
 _SAY_EVERY_S = 10.0

@@ -30,7 +30,6 @@ from mapper.rewrites.families import family_of
 from mapper.search.candidates import SolvedCandidates
 from mapper.search.strategy import Choice
 from mapper.solver.space import Domain, Space
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
 from nestmap.restrictions import option_name
 from nestmap.search_bench.recording import Recording
 from nestmap.seeds import derived_seed
@@ -38,6 +37,7 @@ from nestmap.tuning.candidates import Candidate, candidate_of
 from nestmap.tuning.descriptions import Description, described
 from nestmap.tuning.learned import Group
 from nestmap.tuning.policy import INPUT_SEED, TUNING_PROTOCOL, TimeoutPolicy
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from nestmap.tuning.reference import make_workload
 from nestmap.tuning.transfer_features import transfer_row
 from worker.devices.interface import MeasuringDevice

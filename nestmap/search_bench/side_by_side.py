@@ -25,18 +25,18 @@ from mapper.pipeline import Subject, assignment_to_json, derive_space, subject_o
 from mapper.rewrites.catalogue import CHAINS
 from mapper.rewrites.families import Family, family_of
 from mapper.solver.space import Space
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
-from nestmap.kernel_bench.candidate_child import Repetition
-from nestmap.kernel_bench.pool import Deadlines, DeviceState
-from nestmap.kernel_bench.proposals import drawn
-from nestmap.kernel_bench.trial import Trial, choices_key
 from nestmap.search_bench.layer_recording import Row, recording_of
 from nestmap.search_bench.recording import Recording
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import candidate_of
 from nestmap.tuning.descriptions import Description, described
+from nestmap.tuning.measuring.candidate_child import Repetition
+from nestmap.tuning.measuring.pool import Deadlines, DeviceState
 from nestmap.tuning.policy import INPUT_SEED
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
+from nestmap.tuning.proposals.sample_and_change import drawn
 from nestmap.tuning.reference import Workload, make_workload
+from nestmap.tuning.trial import Trial, choices_key
 
 _BUILDING_S = 30.0
 #: Times the best from which on a candidate is run once only.
@@ -51,7 +51,7 @@ _LOOK_S = 0.2
 
 
 class TimingPool(Protocol):
-    """The part of :class:`~nestmap.kernel_bench.pool.Pool` that recording needs."""
+    """The part of :class:`~nestmap.tuning.measuring.pool.Pool` that recording needs."""
 
     @property
     def waiting(self) -> int: ...
@@ -228,7 +228,7 @@ def draw_chunk(
     """Up to ``count`` random candidates; fewer where the solver reaches a limit.
 
     Of a blocked variant they have codes of the family and random tiles, as its searches begin
-    (:mod:`nestmap.kernel_bench.blocked_proposals`): uniform draws hardly ever suit a device.
+    (:mod:`nestmap.tuning.proposals.blocked_proposals`): uniform draws hardly ever suit a device.
     """
     subject, space = _space(layer, variant, profile)
     program_hash = subject.hash()

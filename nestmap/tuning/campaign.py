@@ -29,6 +29,7 @@ from mapper.pipeline import (
     generate_kernels,
     subject_of_layer,
 )
+from nestmap.tuning.calibration import scaled_layer
 from nestmap.tuning.candidates import Draw, derived_seed, draw_with_sampler
 from nestmap.tuning.reference import Workload, make_workload
 from worker import oclgrind
@@ -101,15 +102,6 @@ class CellResult:
     def to_json(self) -> dict[str, Any]:
         """A plain JSON value; ``CellResult(**value)`` reads it back."""
         return asdict(self)
-
-
-def scaled_layer(layer: LayerSpec) -> LayerSpec:
-    """An eighth of channels and filters on a smaller image: 15 million products at most."""
-    return layer.scaled(
-        spatial=28 if layer.height >= 56 else 14,
-        channels=max(3, layer.channels // 8),
-        filters=max(4, layer.filters // 8),
-    )
 
 
 def cut_layer(layer: LayerSpec) -> LayerSpec:

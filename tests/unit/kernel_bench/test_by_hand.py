@@ -14,9 +14,9 @@ from mapper.pipeline import subject_of_layer
 from nestmap.kernel_bench import by_hand
 from nestmap.kernel_bench.by_hand import POINTS, HandWritten, Point, point_of
 from nestmap.kernel_bench.cpu import CpuRounds, CpuRow, compare_on_cpu
-from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.operands import library_operands, own_layout
 from nestmap.kernel_bench.tuning_stage import bordered
+from nestmap.tuning.measuring.judging import Judge
 from nestmap.tuning.reference import make_workload
 from worker.devices.opencl import profile_of
 from worker.measuring.loaded_plan import Session, open_session

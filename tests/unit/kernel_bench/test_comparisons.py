@@ -34,17 +34,17 @@ from nestmap.kernel_bench.cpu import (
 from nestmap.kernel_bench.cpu_file import cpu_columns, cpu_rows, cpu_summary
 from nestmap.kernel_bench.cudnn import load_torch
 from nestmap.kernel_bench.gpu import Figure, Rounds, Row, compare_layer
-from nestmap.kernel_bench.judging import Judge
 from nestmap.kernel_bench.libraries import BY_KEY, LibraryProcess, installed, save_operands
 from nestmap.kernel_bench.operands import library_operands, own_layout
 from nestmap.kernel_bench.peak import RegisterPeak, register_peak
-from nestmap.kernel_bench.proposals import SampleAndChange
 from nestmap.kernel_bench.replay import Replay
-from nestmap.kernel_bench.search import quest
-from nestmap.kernel_bench.span import SpanPlan
-from nestmap.kernel_bench.turns import Turn
+from nestmap.tuning.layer_search import quest
+from nestmap.tuning.measuring.judging import Judge
+from nestmap.tuning.measuring.span import SpanPlan
+from nestmap.tuning.measuring.turns import Turn
+from nestmap.tuning.proposals.sample_and_change import SampleAndChange
 from nestmap.tuning.reference import make_workload
-from tests.unit.kernel_bench.records import SMALL, record
+from tests.unit.tuning.records import SMALL, record
 from worker.devices.opencl import profile_of
 from worker.measuring.loaded_plan import Session, open_session
 from worker.measuring.settings import Tolerance

@@ -12,10 +12,10 @@ from mapper.errors import InputError
 from mapper.layer_sets import layer_of_name
 from mapper.layer_spec import LayerSpec, Layout
 from nestmap.kernel_bench import tuning_stage
-from nestmap.kernel_bench.pool import DeviceState
-from nestmap.kernel_bench.search import Budget, Quest
 from nestmap.kernel_bench.tuning_stage import Tuning, bordered, tune_layers
-from tests.unit.kernel_bench.records import SMALL
+from nestmap.tuning.layer_search import Budget, Quest
+from nestmap.tuning.measuring.pool import DeviceState
+from tests.unit.tuning.records import SMALL
 from worker.devices.null import NULL_PROFILE
 
 FACTS = {"device.name": "fake", "driver.version": "1", "platform.version": "1"}

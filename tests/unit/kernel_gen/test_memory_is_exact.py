@@ -18,7 +18,7 @@ from mapper.rewrites.families import Family
 from mapper.solver.sampling import sample
 from mapper.solver.space import Space
 from nestmap.joint.printed_kernels import read_kernels
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from tests.conftest import GOLDEN_FOLDER
 
 

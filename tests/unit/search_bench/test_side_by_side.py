@@ -17,14 +17,14 @@ from mapper.errors import InputError
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Outcome, Timed, Timeout
 from mapper.rewrites.families import Family
-from nestmap.kernel_bench.candidate_child import Repetition
-from nestmap.kernel_bench.pool import DeviceState
-from nestmap.kernel_bench.trial import Trial, choices_key
 from nestmap.search_bench.recording import Recording, read_recording, write_recording
 from nestmap.search_bench.replay import Arena
 from nestmap.search_bench.side_by_side import DrawnRow, draw_chunk, record_layers
 from nestmap.tuning.descriptions import COLUMNS
+from nestmap.tuning.measuring.candidate_child import Repetition
+from nestmap.tuning.measuring.pool import DeviceState
 from nestmap.tuning.reference import Workload
+from nestmap.tuning.trial import Trial, choices_key
 from tests.unit.tuning.fakes import TINY
 from worker.devices.null import NULL_PROFILE
 

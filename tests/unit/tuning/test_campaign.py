@@ -19,6 +19,7 @@ from mapper.pipeline import (
     generate_kernels,
     subject_of_layer,
 )
+from nestmap.tuning.calibration import scaled_layer
 from nestmap.tuning.campaign import (
     Cell,
     CellResult,
@@ -28,7 +29,6 @@ from nestmap.tuning.campaign import (
     cut_layer,
     markdown_table,
     run_cell,
-    scaled_layer,
 )
 from nestmap.tuning.campaign_file import read_results, write_results
 from tests.unit.tuning.fakes import TINY, ScriptedDevice, draw_once

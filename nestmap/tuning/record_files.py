@@ -21,7 +21,7 @@ from mapper.tuning_records import (
     same_layer,
     shipped_records,
 )
-from nestmap.kernel_bench.trial import choices_key
+from nestmap.tuning.trial import choices_key
 
 DEFAULT_FOLDER = Path("out/records")
 _MAX_BYTES = 64 * 2**20

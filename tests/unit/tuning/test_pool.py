@@ -10,15 +10,15 @@ import pytest
 
 from mapper.errors import DeviceError
 from mapper.measurement import Crash, Timed, Timeout
-from nestmap.kernel_bench.candidate_child import Repetition
-from nestmap.kernel_bench.pool import Deadlines, Pool
-from nestmap.kernel_bench.trial import Trial
+from nestmap.tuning.measuring.candidate_child import Repetition
+from nestmap.tuning.measuring.pool import Deadlines, Pool
 from nestmap.tuning.reference import Workload
-from tests.unit.kernel_bench import fake_child as does
-from tests.unit.kernel_bench.records import SMALL
+from nestmap.tuning.trial import Trial
+from tests.unit.tuning import fake_child as does
+from tests.unit.tuning.records import SMALL
 from worker.measuring.settings import Tolerance
 
-CHILD = "tests.unit.kernel_bench.fake_child"
+CHILD = "tests.unit.tuning.fake_child"
 NO_WORKLOAD = Workload({}, np.ones(1), Tolerance())
 
 

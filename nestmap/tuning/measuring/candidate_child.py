@@ -1,6 +1,6 @@
 """A process that builds candidates and times them when it is its turn.
 
-Started by :class:`nestmap.kernel_bench.pool.Pool`, never by hand. Many run side by side:
+Started by :class:`nestmap.tuning.measuring.pool.Pool`, never by hand. Many run side by side:
 generating and compiling needs a core each, the device is taken by one at a time, which a file
 lock decides (a process that dies gives it back). The process may hang or crash with any kernel;
 before each stage it says which one comes, so that its deadline can be kept from outside.
@@ -28,10 +28,10 @@ from mapper.kernel_gen.generate import generate
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Crash, Outcome, Timed
 from mapper.pipeline import Subject, subject_of_layer
-from nestmap.kernel_bench.judging import Judge, load_workload
-from nestmap.kernel_bench.span import SpanPlan, interquartile, prepared_bytes, scratch_bytes
-from nestmap.kernel_bench.trial import Trial, generator_choices
+from nestmap.tuning.measuring.judging import Judge, load_workload
+from nestmap.tuning.measuring.span import SpanPlan, interquartile, prepared_bytes, scratch_bytes
 from nestmap.tuning.reference import Workload
+from nestmap.tuning.trial import Trial, generator_choices
 from worker.devices.facts import device_facts
 from worker.devices.opencl import profile_of
 from worker.measuring.child_main import die_with_parent
@@ -167,7 +167,7 @@ class _Server:
 
 def main() -> int:
     """Serve until the parent closes its end."""
-    parser = argparse.ArgumentParser(prog="nestmap.kernel_bench.candidate_child")
+    parser = argparse.ArgumentParser(prog="nestmap.tuning.measuring.candidate_child")
     parser.add_argument("--device", required=True)
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()

@@ -18,14 +18,14 @@ from mapper.pipeline import assignment_to_json, choices_of, generate_kernels
 from mapper.rewrites.families import Family
 from mapper.tuning_records import best_record, shipped_records
 from nestmap.device_limits import limits_of_device
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
-from nestmap.kernel_bench.proposals import drawn, readable
-from nestmap.kernel_bench.search import Quest, quest
-from nestmap.kernel_bench.shorter_vectors import fitting, longest_vector
-from nestmap.kernel_bench.valid_records import as_recorded, plan_of
+from nestmap.tuning.layer_search import Quest, quest
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
+from nestmap.tuning.proposals.sample_and_change import drawn, readable
+from nestmap.tuning.proposals.shorter_vectors import fitting, longest_vector
 from nestmap.tuning.reference import make_workload
+from nestmap.tuning.valid_records import as_recorded, plan_of
 from tests.kernels import run_once
-from tests.unit.kernel_bench.records import record
+from tests.unit.tuning.records import record
 
 WIDE, NARROW = limits_of_device("pocl"), limits_of_device("pocl@haswell")
 SMALL = LayerSpec(channels=16, height=9, width=9, filters=32, kernel_height=3, kernel_width=3,

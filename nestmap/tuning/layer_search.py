@@ -20,24 +20,24 @@ from mapper.rewrites.families import family_of
 from mapper.solver.restrictions import narrowed
 from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, nearest, records_of
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
-from nestmap.kernel_bench.candidate_child import Repetition
-from nestmap.kernel_bench.journal import Journal
-from nestmap.kernel_bench.pool import Pool
-from nestmap.kernel_bench.proposals import (
+from nestmap.restrictions import read_restrictions
+from nestmap.source_commit import commit
+from nestmap.tuning.journal import Journal
+from nestmap.tuning.measuring.candidate_child import Repetition
+from nestmap.tuning.measuring.pool import Pool
+from nestmap.tuning.measuring.span import interquartile
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
+from nestmap.tuning.proposals.sample_and_change import (
     Assignment,
     Proposals,
     SampleAndChange,
     readable,
     solver_processes,
 )
-from nestmap.kernel_bench.same_turns import may_go_on, together
-from nestmap.kernel_bench.shorter_vectors import fitting
-from nestmap.kernel_bench.span import interquartile
-from nestmap.kernel_bench.trial import Trial, choices_key, layer_key
-from nestmap.restrictions import read_restrictions
-from nestmap.source_commit import commit
+from nestmap.tuning.proposals.shorter_vectors import fitting
 from nestmap.tuning.reference import make_workload
+from nestmap.tuning.same_turns import may_go_on, together
+from nestmap.tuning.trial import Trial, choices_key, layer_key
 
 INPUT_SEED = 0
 #: A candidate that is this much slower than the best is run once only.

@@ -11,9 +11,9 @@ from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject, generate_kernels
 from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, best_record
-from nestmap.kernel_bench.proposals import Assignment, readable
-from nestmap.kernel_bench.search import quest
-from nestmap.kernel_bench.shorter_vectors import fitting
+from nestmap.tuning.layer_search import quest
+from nestmap.tuning.proposals.sample_and_change import Assignment, readable
+from nestmap.tuning.proposals.shorter_vectors import fitting
 
 
 def best_valid(

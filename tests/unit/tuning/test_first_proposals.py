@@ -24,11 +24,11 @@ from mapper.rewrites.families import Family
 from mapper.rewrites.shape import Shape
 from mapper.schedule import ScheduleCode
 from nestmap.device_limits import limits_of_device
-from nestmap.kernel_bench.blocked_proposals import EXPLORED, Assignment, BlockedProposals
-from nestmap.kernel_bench.lone_cost import lone_cost
-from nestmap.kernel_bench.search import Quest, quest
-from nestmap.kernel_bench.trial import Trial
+from nestmap.tuning.layer_search import Quest, quest
+from nestmap.tuning.proposals.blocked_proposals import EXPLORED, Assignment, BlockedProposals
+from nestmap.tuning.proposals.lone_cost import lone_cost
 from nestmap.tuning.reference import make_workload
+from nestmap.tuning.trial import Trial
 from tests.kernels import run_once
 
 #: Two vectors of 7 pixels, one core's best tile on vgg16/10 by the model and by measuring.

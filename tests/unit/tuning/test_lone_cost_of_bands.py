@@ -5,7 +5,7 @@ from __future__ import annotations
 from mapper.layer_sets import named_layer
 from mapper.profiles import load_profile
 from mapper.rewrites.shape import Shape
-from nestmap.kernel_bench.lone_cost import lone_cost
+from nestmap.tuning.proposals.lone_cost import lone_cost
 
 PROFILE = load_profile("pocl")
 SHAPE = Shape(named_layer("vgg16/7"), False)

@@ -12,7 +12,7 @@ from mapper.pipeline import Subject
 from mapper.rewrites.parameters import V
 from mapper.schedule import VECTOR_CODES
 from mapper.solver.space import Space, check
-from nestmap.kernel_bench.proposals import Assignment, readable
+from nestmap.tuning.proposals.sample_and_change import Assignment, readable
 
 _WIDTH = ParameterVariable("v")
 #: Filters of a work-item and of a group.

@@ -14,18 +14,18 @@ from mapper.errors import InputError
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import assignment_to_json
 from mapper.tuning_records import TuningRecord, front_of
-from nestmap.kernel_bench.pool import Pool
-from nestmap.kernel_bench.proposals import readable
-from nestmap.kernel_bench.same_turns import may_go_on, together
-from nestmap.kernel_bench.search import (
+from nestmap.tuning.layer_search import (
     INPUT_SEED,
     Quest,
     quest,
     record_of,
     timed_alone,
 )
-from nestmap.kernel_bench.trial import Trial, choices_key
+from nestmap.tuning.measuring.pool import Pool
+from nestmap.tuning.proposals.sample_and_change import readable
 from nestmap.tuning.reference import make_workload
+from nestmap.tuning.same_turns import may_go_on, together
+from nestmap.tuning.trial import Trial, choices_key
 
 #: Of each variant so many of the fastest.
 _FASTEST = 4

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from mapper.errors import InputError, Problem
-from nestmap.kernel_bench.trial import Trial, trial_from_json
+from nestmap.tuning.trial import Trial, trial_from_json
 from worker.devices.pocl_target import target_in
 from worker.measuring.wire import BadMessage
 

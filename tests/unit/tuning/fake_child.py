@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict
 
 from mapper.measurement import Timed
-from nestmap.kernel_bench.trial import Trial
+from nestmap.tuning.trial import Trial
 from worker.devices.null import NULL_PROFILE
 from worker.measuring.child_main import die_with_parent
 from worker.measuring.wire import StreamEnded, receive, send

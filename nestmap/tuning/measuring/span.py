@@ -7,7 +7,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from mapper.host_plan import HostPlan, Launch
-from nestmap.kernel_bench.unobserved import launch_unobserved
+from nestmap.tuning.measuring.unobserved import launch_unobserved
 from worker.measuring.driver_errors import plan_failure
 from worker.measuring.loaded_plan import LoadedPlan, Session
 

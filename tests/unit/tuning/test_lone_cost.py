@@ -8,7 +8,7 @@ from mapper.layer_sets import named_layer
 from mapper.profiles import load_profile
 from mapper.rewrites.shape import Shape
 from nestmap.device_limits import limits_of_device
-from nestmap.kernel_bench.lone_cost import lone_cost
+from nestmap.tuning.proposals.lone_cost import lone_cost
 
 PROFILE, AVX2 = load_profile("pocl"), limits_of_device("pocl@haswell")
 SHAPE = Shape(named_layer("vgg16/7"), False)

@@ -6,7 +6,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from nestmap.kernel_bench.unobserved import launch_unobserved
+from nestmap.tuning.measuring.unobserved import launch_unobserved
 from worker.measuring.loaded_plan import Session, open_session
 
 pytestmark = pytest.mark.kernels

@@ -7,7 +7,7 @@ import pytest
 from mapper.layer_sets import named_layer
 from mapper.profiles import load_profile
 from mapper.rewrites.shape import Shape
-from nestmap.kernel_bench.tile_cost import tile_cost
+from nestmap.tuning.proposals.tile_cost import tile_cost
 
 H200 = load_profile("h200")
 SHAPE = Shape(named_layer("vgg16/2"), False)

@@ -19,15 +19,15 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import DeviceError, Problem
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Crash, Outcome, Timeout
-from nestmap.kernel_bench.candidate_child import Repetition
-from nestmap.kernel_bench.judging import save_workload
-from nestmap.kernel_bench.trial import Trial, trial_from_json
+from nestmap.tuning.measuring.candidate_child import Repetition
+from nestmap.tuning.measuring.judging import save_workload
 from nestmap.tuning.reference import Workload
+from nestmap.tuning.trial import Trial, trial_from_json
 from worker.measuring.child_process import ChildDied, ChildProcess, ChildTimedOut
 from worker.measuring.measuring_child import profile_from_json
 
 #: The module that every process runs.
-CANDIDATE_CHILD = "nestmap.kernel_bench.candidate_child"
+CANDIDATE_CHILD = "nestmap.tuning.measuring.candidate_child"
 _BAD_STARTS = 3
 
 

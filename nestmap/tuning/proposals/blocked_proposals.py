@@ -31,9 +31,9 @@ from mapper.rewrites.catalogue import blocking_of
 from mapper.rewrites.families import LINE, ROW, Family, codes_of
 from mapper.schedule import PARALLEL_CODES, ScheduleCode
 from mapper.solver.space import Space, check
-from nestmap.kernel_bench.lone_cost import lone_cost
-from nestmap.kernel_bench.tile_cost import tile_cost
-from nestmap.kernel_bench.trial import Trial, choices_key
+from nestmap.tuning.proposals.lone_cost import lone_cost
+from nestmap.tuning.proposals.tile_cost import tile_cost
+from nestmap.tuning.trial import Trial, choices_key
 
 Assignment = Mapping[Variable, int]
 

@@ -22,18 +22,18 @@ from mapper.tuning_records import (
     records_to_json,
     shipped_records,
 )
-from nestmap.kernel_bench import record_files
-from nestmap.kernel_bench.proposals import SampleAndChange
-from nestmap.kernel_bench.record_files import (
+from nestmap.tuning import record_files
+from nestmap.tuning.layer_search import quest
+from nestmap.tuning.proposals.sample_and_change import SampleAndChange
+from nestmap.tuning.record_files import (
     device_folder,
     file_of,
     read_records,
     replace_records,
     write_records,
 )
-from nestmap.kernel_bench.search import quest
-from nestmap.kernel_bench.valid_records import best_valid
-from tests.unit.kernel_bench.records import SMALL, record
+from nestmap.tuning.valid_records import best_valid
+from tests.unit.tuning.records import SMALL, record
 from worker.devices.null import NULL_PROFILE
 
 

@@ -14,7 +14,7 @@ from statistics import median
 from typing import TypeVar
 
 from mapper.measurement import Timed
-from nestmap.kernel_bench.trial import Trial
+from nestmap.tuning.trial import Trial
 
 _Key = TypeVar("_Key", bound=Hashable)
 #: Among fewer nobody can tell whose turn it was that went wrong, unless others have not had it.

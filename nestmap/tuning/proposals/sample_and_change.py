@@ -19,7 +19,7 @@ from mapper.errors import InputError, LimitError, UnsatisfiableError
 from mapper.pipeline import assignment_from_json, assignment_to_json
 from mapper.solver.sampling import sample
 from mapper.solver.space import Space, check
-from nestmap.kernel_bench.trial import Trial, choices_key
+from nestmap.tuning.trial import Trial, choices_key
 
 Assignment = Mapping[Variable, int]
 

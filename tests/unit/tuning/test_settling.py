@@ -14,22 +14,22 @@ from mapper.measurement import CompileError, Outcome, Timed
 from mapper.pipeline import assignment_to_json
 from mapper.tuning_records import TuningRecord
 from nestmap.kernel_bench import tuning_stage
-from nestmap.kernel_bench.candidate_child import Repetition
-from nestmap.kernel_bench.pool import DeviceState, Pool
-from nestmap.kernel_bench.proposals import SampleAndChange
-from nestmap.kernel_bench.record_files import read_records, write_records
-from nestmap.kernel_bench.same_turns import together
-from nestmap.kernel_bench.search import CONFIRMING, Budget, Quest, quest
-from nestmap.kernel_bench.settling import (
+from nestmap.kernel_bench.tuning_stage import Tuning, tune_layers
+from nestmap.tuning.layer_search import CONFIRMING, Budget, Quest, quest
+from nestmap.tuning.measuring.candidate_child import Repetition
+from nestmap.tuning.measuring.pool import DeviceState, Pool
+from nestmap.tuning.proposals.sample_and_change import SampleAndChange
+from nestmap.tuning.record_files import read_records, write_records
+from nestmap.tuning.reference import Workload
+from nestmap.tuning.same_turns import together
+from nestmap.tuning.settling import (
     CONTENDING_TURNS,
     SETTLING_TURNS,
     finalists,
     in_the_same_turns,
 )
-from nestmap.kernel_bench.trial import Trial, choices_key
-from nestmap.kernel_bench.tuning_stage import Tuning, tune_layers
-from nestmap.tuning.reference import Workload
-from tests.unit.kernel_bench.records import SMALL, record
+from nestmap.tuning.trial import Trial, choices_key
+from tests.unit.tuning.records import SMALL, record
 from worker.devices.null import NULL_PROFILE
 
 FACTS = {"device.name": "fake", "driver.version": "1", "platform.version": "1"}

@@ -17,11 +17,8 @@ from mapper.layer_spec import LayerSpec
 from mapper.measurement import CompileError, Outcome, Timed, Wrong
 from mapper.pipeline import assignment_to_json
 from mapper.solver.space import check
-from nestmap.kernel_bench.candidate_child import Repetition
-from nestmap.kernel_bench.journal import Journal
-from nestmap.kernel_bench.pool import DeviceState, Pool
-from nestmap.kernel_bench.proposals import SampleAndChange, readable
-from nestmap.kernel_bench.search import (
+from nestmap.tuning.journal import Journal
+from nestmap.tuning.layer_search import (
     CONFIRMING,
     CONFIRMING_TURNS,
     Budget,
@@ -30,9 +27,12 @@ from nestmap.kernel_bench.search import (
     quest,
     search,
 )
-from nestmap.kernel_bench.trial import Trial, choices_key
+from nestmap.tuning.measuring.candidate_child import Repetition
+from nestmap.tuning.measuring.pool import DeviceState, Pool
+from nestmap.tuning.proposals.sample_and_change import SampleAndChange, readable
 from nestmap.tuning.reference import Workload
-from tests.unit.kernel_bench.records import SMALL, record
+from nestmap.tuning.trial import Trial, choices_key
+from tests.unit.tuning.records import SMALL, record
 from worker.devices.null import NULL_PROFILE
 
 FACTS = {"device.name": "fake", "driver.version": "1", "platform.version": "1"}
