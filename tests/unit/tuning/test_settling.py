@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from mapper.layer_spec import LayerSpec
-from mapper.measurement import CompileError, Outcome, Timed
-from mapper.pipeline import assignment_to_json
+from mapper.measurement import CompileError, Timed
 from mapper.tuning_records import TuningRecord
-from nestmap.kernel_bench import tuning_stage
-from nestmap.kernel_bench.tuning_stage import Tuning, tune_layers
-from nestmap.tuning.layer_search import CONFIRMING, Budget, Quest, quest
-from nestmap.tuning.measuring.candidate_child import Repetition
-from nestmap.tuning.measuring.pool import DeviceState, Pool
-from nestmap.tuning.proposals.sample_and_change import SampleAndChange
-from nestmap.tuning.record_files import read_records, write_records
-from nestmap.tuning.reference import Workload
+from nestmap.tuning.measuring.pool import Pool
 from nestmap.tuning.same_turns import together
 from nestmap.tuning.settling import (
     CONTENDING_TURNS,
@@ -29,73 +19,9 @@ from nestmap.tuning.settling import (
     in_the_same_turns,
 )
 from nestmap.tuning.trial import Trial, choices_key
-from tests.unit.tuning.records import SMALL, record
+from tests.unit.tuning.records import SMALL
+from tests.unit.tuning.slowing_pool import SlowingPool, found
 from worker.devices.null import NULL_PROFILE
-
-FACTS = {"device.name": "fake", "driver.version": "1", "platform.version": "1"}
-
-
-class SlowingPool:
-    """Every kernel takes longer than the one before unless it is ``steady``; ``factors`` by
-    variant, None for failure."""
-
-    def __init__(self, factors: Mapping[str, float | None], *, steady: bool = False) -> None:
-        self._factors = factors
-        self._steady = steady
-        self._variant = ""
-        self._begun: list[str] = []
-        self.waiting = 0
-        self._asked: Mapping[str, Any] = {}
-        self.measured: list[tuple[str, str]] = []
-
-    def __enter__(self) -> SlowingPool:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def device(self) -> DeviceState:
-        return DeviceState(dict(FACTS), NULL_PROFILE)
-
-    def begin(self, layer: LayerSpec, variant: str, workload: Workload) -> int:
-        assert layer == SMALL and workload.expected.size
-        self._begun.append(variant)
-        return len(self._begun) - 1
-
-    def resume(self, number: int) -> None:
-        self._variant = self._begun[number]
-
-    def forget(self) -> None:
-        assert not self.waiting
-        self._begun.clear()
-
-    def drain(self) -> None:
-        self.waiting = 0
-
-    def submit(self, choices: Mapping[str, Any], how: Repetition) -> None:
-        assert how == CONFIRMING
-        self._asked = choices
-
-    def result(self, timeout_s: float) -> Trial | None:
-        self.measured.append((self._variant, choices_key(self._asked)))
-        factor = self._factors[self._variant]
-        outcome: Outcome = CompileError("no")
-        if factor is not None:
-            slower = 1 if self._steady else 1 + len(self.measured)
-            outcome = Timed((int(1e6 * factor * slower),) * 5, 1e-7, 0.0)
-        return Trial(self._asked, outcome, 0, 0, 1e-7, f"{self._variant} now")
-
-
-def found(variant: str, count: int, time_ms: float) -> list[TuningRecord]:
-    """Records of valid mappings, as a search of another minute left them."""
-    wanted = quest(SMALL, variant, NULL_PROFILE)
-    drawn = SampleAndChange(wanted.space, 1).propose(count)
-    return [
-        record(
-            variant=variant, choices=assignment_to_json(chosen), time_ms=time_ms + number,
-            source_hash=f"{variant} {number}",
-        )
-        for number, chosen in enumerate(drawn)
-    ]  # fmt: skip
 
 
 def again(pool: SlowingPool, records: Sequence[TuningRecord]) -> list[TuningRecord]:
@@ -195,59 +121,3 @@ def test_nothing_that_is_known_or_on_the_front_keeps_figures_of_another_minute()
     known = direct[4:6]
     chosen = finalists([*direct[:4], between], known)
     assert [record.time_ms for record in chosen] == [1.0, 2.0, 3.0, 4.0, 6.5, 5.0, 6.0]
-
-
-def test_after_a_search_of_several_variants_only_times_of_the_same_turns_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = {"direct": found("direct", 2, 0.1), "partial": found("partial", 1, 5.0)}
-    other = record(layer=replace(SMALL, filters=16), source_hash="of another layer")
-    write_records(tmp_path, "fake", [other, replace(found("direct", 3, 1.0)[2], time_ms=0.05)])
-    pool = SlowingPool({"direct": 2.0, "partial": 1.0})
-    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: pool)
-    monkeypatch.setattr(tuning_stage, "search", lambda wanted, *_, **__: records[wanted.variant])
-    said: list[str] = []
-    how = Tuning(("direct", "partial"), Budget(candidates=1), 1, tmp_path / "journal")
-    tune_layers([SMALL], "null", how, tmp_path, said.append)
-    kept = read_records(tmp_path, "fake")
-    assert [r.source_hash for r in kept] == ["of another layer", "partial now"]
-    assert any("4 kernels of direct, partial again, in turns" in line for line in said)
-
-
-def test_ctrl_c_while_a_layer_settles_leaves_the_searches_records_and_the_other_layers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = {"direct": found("direct", 1, 1.0), "partial": found("partial", 1, 5.0)}
-    searched: list[str] = []
-
-    def search(wanted: Quest, *_: Any, **__: Any) -> list[TuningRecord]:
-        searched.append(wanted.variant)
-        return records[wanted.variant]
-
-    pool = SlowingPool({})
-
-    def interrupted(*_: Any) -> list[TuningRecord]:
-        pool.waiting = 1
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: pool)
-    monkeypatch.setattr(tuning_stage, "search", search)
-    monkeypatch.setattr(tuning_stage, "in_the_same_turns", interrupted)
-    how = Tuning(("direct", "partial"), Budget(candidates=1), 1, tmp_path / "journal")
-    said: list[str] = []
-    tune_layers([SMALL, SMALL], "null", how, tmp_path, said.append)
-    assert searched == ["direct", "partial"] * 2
-    assert [r.time_ms for r in read_records(tmp_path, "fake")] == [1.0]
-    assert sum("stopped" in line for line in said) == 2
-
-
-def test_records_of_one_variant_are_not_timed_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool = SlowingPool({"direct": 2.0})
-    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: pool)
-    monkeypatch.setattr(tuning_stage, "search", lambda *_, **__: found("direct", 2, 0.1))
-    how = Tuning(("direct",), Budget(candidates=1), 1, tmp_path / "journal")
-    tune_layers([SMALL], "null", how, tmp_path, lambda _: None)
-    assert not pool.measured
-    assert len(read_records(tmp_path, "fake")) == 1
