@@ -21,11 +21,11 @@ venv: $(STAMP)  ## create .venv from the lock; does nothing while the lock is un
 dev: $(DEV_STAMP)  ## what tests and checks need too
 
 # Not on pyproject.toml: whoever changes dependencies there runs `make lock`, and the
-# changed lock brings the environment up to date.
-$(STAMP): requirements.lock
+# changed lock brings the environment up to date. bench/ has an entry point: `nestmap bench`.
+$(STAMP): requirements.lock bench/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e bench
 # PoCL links kernels with ld; where the machine has none, a linker comes from PyPI too.
 	command -v ld >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-linker.lock
 	touch $@
@@ -67,7 +67,7 @@ $(PEERS_STAMP): bench/peers/requirements.lock bench/peers/kernels.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/peers/requirements.lock
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 -r bench/peers/kernels.txt
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e bench
 	touch $@
 
 lock: venv  ## resolve pyproject.toml anew into requirements.lock (all platforms, hashes)
@@ -102,4 +102,4 @@ soak: dev  ## an hour of two honest users beside an attacker of each kind
 
 clean:  ## remove the environment and every cache
 	rm -rf $(VENV) $(PEERS) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find mapper worker db api nestmap tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find mapper worker db api nestmap bench tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,7 +19,7 @@ from worker.devices import probed_target
 from worker.measuring import loaded_plan
 
 if TYPE_CHECKING:
-    from nestmap.soundness.judges import Judge
+    from bench.proofs.soundness.judges import Judge
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
 IN_CI = os.environ.get("NESTMAP_CI") == "1"
@@ -74,7 +74,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 @pytest.fixture(scope="module")
 def judges() -> Iterator[dict[str, Judge]]:
     """Who judges cases of programs: Oclgrind, and PoCL in a child."""
-    from nestmap.soundness.judges import OclgrindJudge, PoclJudge
+    from bench.proofs.soundness.judges import OclgrindJudge, PoclJudge
 
     with PoclJudge() as pocl:
         yield {"oclgrind": OclgrindJudge(), "pocl": pocl}

@@ -24,8 +24,9 @@ DEBUG_VARIABLE = "NESTMAP_DEBUG"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A command that is loaded when it is named: ``module:function``, or an app, below this
-    package; what ``--help`` says of it in a line; click's settings of its context."""
+    """A command that is loaded when it is named: ``module:function``, or an app, the module with
+    a dot before it if it is of this package; what ``--help`` says of it in a line; click's
+    settings of its context."""
 
     place: str
     help: str
@@ -34,7 +35,7 @@ class Listed:
     def load(self, name: str) -> Any:
         """The command, as click has it."""
         module, _, attribute = self.place.partition(":")
-        found = getattr(import_module(f"nestmap.cli.{module}"), attribute)
+        found = getattr(import_module(module, "nestmap.cli"), attribute)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False)
             alone.command(context_settings=dict(self.settings or {}))(found)
@@ -47,23 +48,27 @@ class Listed:
 
 class NestmapGroup(TyperGroup):
     """A group whose commands raise errors and never print them; :attr:`listed` ones are loaded
-    when they are named."""
+    when they are named, and so are those of :meth:`added`."""
 
     listed: ClassVar[Mapping[str, Listed]] = {}
 
+    def added(self) -> Mapping[str, Listed]:
+        """Commands that other distributions bring."""
+        return {}
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of their registration."""
-        return [*self.listed, *super().list_commands(ctx)]
+        return [*self.listed, *self.added(), *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command by its name; None if there is none."""
-        found = self.listed.get(cmd_name)
+        found = self.listed.get(cmd_name) or self.added().get(cmd_name)
         return super().get_command(ctx, cmd_name) if found is None else found.load(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As the base class, whose suggestions are of what is loaded."""
-        if args and args[0] not in self.listed and self.listed:
-            close = get_close_matches(args[0], self.listed)
+        if args and args[0] not in self.listed and self.listed and args[0] not in self.added():
+            close = get_close_matches(args[0], [*self.listed, *self.added()])
             hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
             ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
@@ -73,8 +78,9 @@ class NestmapGroup(TyperGroup):
         if not self.listed:
             super().format_commands(ctx, formatter)
             return
+        listed = {**self.listed, **self.added()}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.help) for name, one in self.listed.items()])
+            formatter.write_dl([(name, one.help) for name, one in listed.items()])
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; a reader that went away (``| head``) is no error."""

@@ -47,7 +47,7 @@ def best_recorded(x: str, variant: str | None, device: str) -> tuple[Request, As
     if record.layer.layout is not layer.layout:
         note(f"the record's arrays are {record.layer.layout}")
     # Loads the solver.
-    from nestmap.kernel_bench.valid_records import as_recorded
+    from nestmap.tuning.valid_records import as_recorded
 
     subject = subject_of_layer(replace(record.layer, name=layer.name), record.variant)
     space = derive_space(subject, Mode.STRICT, limits, RuleOptions())
@@ -86,7 +86,7 @@ def _record_device(device: str) -> str:
     plain = device_name(device).plain
     if plain in profile_names():
         return plain
-    from nestmap.kernel_bench.record_files import device_folder
+    from nestmap.tuning.record_files import device_folder
     from worker.devices.facts import device_facts
     from worker.devices.opencl import find_device
 

@@ -17,9 +17,9 @@ from mapper.layer_spec import LayerSpec
 from mapper.measurement import Outcome
 from mapper.profiles import profile_names
 from mapper.variants import VARIANTS
-from nestmap.kernel_bench.record_files import device_folder
 from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts, read_mode
 from nestmap.tuning.policy import DEFAULT_TIMEOUTS, TUNING_PROTOCOL, TimeoutPolicy
+from nestmap.tuning.record_files import device_folder
 from nestmap.tuning.starting_points import tuned_variants
 from worker.measuring.settings import Protocol
 from worker.measuring.wire import BadMessage, outcome_from_json

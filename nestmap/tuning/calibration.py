@@ -40,7 +40,6 @@ from mapper.pipeline import (
     generate_kernels,
     subject_of_layer,
 )
-from nestmap.tuning.campaign import scaled_layer
 from nestmap.tuning.events import Listener, silent
 from nestmap.tuning.policy import device_identity
 from nestmap.tuning.run import Budget, subject_json, tune
@@ -116,6 +115,15 @@ def read_constants(path: Path) -> DeviceConstants:
         raise InputError(
             Problem(str(path), "holds no constants", str(error)[:200], SCHEMA)
         ) from error
+
+
+def scaled_layer(layer: LayerSpec) -> LayerSpec:
+    """An eighth of channels and filters on a smaller image: 15 million products at most."""
+    return layer.scaled(
+        spatial=28 if layer.height >= 56 else 14,
+        channels=max(3, layer.channels // 8),
+        filters=max(4, layer.filters // 8),
+    )
 
 
 def calibration_layers() -> tuple[LayerSpec, ...]:

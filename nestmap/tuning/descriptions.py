@@ -14,9 +14,9 @@ from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject, choices_of
 from mapper.rewrites.catalogue import CHAINS, blocking_of
 from mapper.rewrites.shape import Shape
-from nestmap.kernel_bench.lone_cost import lone_cost
-from nestmap.kernel_bench.tile_cost import tile_cost
 from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.proposals.lone_cost import lone_cost
+from nestmap.tuning.proposals.tile_cost import tile_cost
 from nestmap.tuning.proxy import guessed_cost
 
 #: Of no device in particular.
@@ -32,8 +32,8 @@ class Description:
     and launches; ``counts`` are the analytic model's; ``proxy`` is the logarithm of
     :func:`~nestmap.tuning.proxy.guessed_cost`; ``parameters`` are the tuning parameters by name;
     ``tile_costs`` logarithms of what the models of GPU tiles and of tiles of lone work-items say
-    (:mod:`nestmap.kernel_bench.tile_cost`, :mod:`nestmap.kernel_bench.lone_cost`), NaN where the
-    program is no blocked convolution."""
+    (:mod:`~nestmap.tuning.proposals.tile_cost`, :mod:`~nestmap.tuning.proposals.lone_cost`), NaN
+    where the program is no blocked convolution."""
 
     plan: tuple[float, ...]
     counts: Counts

@@ -19,9 +19,9 @@ from mapper.rewrites.families import Family, family_of
 from mapper.solver.space import Space
 from mapper.tuning_records import best_record, nearest, records_of, shipped_records
 from mapper.variants import VARIANTS
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
-from nestmap.kernel_bench.record_files import device_folder
-from nestmap.kernel_bench.shorter_vectors import fitting
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
+from nestmap.tuning.proposals.shorter_vectors import fitting
+from nestmap.tuning.record_files import device_folder
 
 #: Variants of which each work-item works alone, on the vectors of a core.
 PROCESSOR_VARIANTS = ("blocked", "blocked-in-place")

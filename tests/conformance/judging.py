@@ -37,7 +37,7 @@ from mapper.solver.limits import SolveLimits, Watch
 from mapper.solver.sampling import sample
 from mapper.solver.space import Space
 from mapper.variants import VARIANTS as ALL_VARIANTS
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from nestmap.tuning.reference import convolve
 from tests.conformance.random_layers import inputs_of
 from worker import oclgrind

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from bench.kernels.tuning_stage import bordered
 from mapper.ast_model.interpreter import interpret
 from mapper.layer_spec import Activation, LayerSpec, Layout
 from mapper.programs.high_level import high_level_convolution
-from nestmap.kernel_bench.tuning_stage import bordered
 from nestmap.tuning.reference import convolve
 from tests.conformance.judging import VARIANTS, case_of, judge_in_oclgrind, judge_variant
 from tests.conformance.random_layers import inputs_of, layers

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 
+from bench.space_solving.measuring import PEERS_PYTHON
 from mapper.layer_spec import LayerSpec, Layout
-from nestmap.space_bench.measuring import PEERS_PYTHON
 from tests.conformance.judging import VARIANTS, Case, judge_reference, judge_variant, shaped
 from tests.conformance.random_layers import inputs_of, layers
 from tests.conformance.torch_results import MISSING, SAMPLED

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import httpx
 
+from bench.farm.accounting import account, pick_ups_ms
+from bench.farm.boards import Crew
+from bench.farm.crews import serving
+from bench.farm.load import Injector
+from bench.farm.services import Host, api
 from db.farm.board_steps import add_board
 from db.farm.farm import Farm, utc_now
 from db.farm.states import Scope
 from db.farm.tokens import add_token
-from nestmap.farm_bench.accounting import account, pick_ups_ms
-from nestmap.farm_bench.boards import Crew
-from nestmap.farm_bench.crews import serving
-from nestmap.farm_bench.load import Injector
-from nestmap.farm_bench.services import Host, api
 
 BOARDS = 1_000
 JOBS = 40

@@ -11,13 +11,13 @@ from functools import cache
 
 import pytest
 
+from bench.proofs.completeness import campaign
+from bench.proofs.completeness.campaign import RIGHT, ProgramResult, walk_program
+from bench.proofs.completeness.judge import Verdict
+from bench.proofs.completeness.programs import SmallProgram, family, random_programs
+from bench.proofs.completeness.restrictions import explanations
+from bench.proofs.completeness.walk import Grid
 from mapper.constraint_rules.rule import RuleOptions
-from nestmap.completeness import campaign
-from nestmap.completeness.campaign import RIGHT, ProgramResult, walk_program
-from nestmap.completeness.judge import Verdict
-from nestmap.completeness.programs import SmallProgram, family, random_programs
-from nestmap.completeness.restrictions import explanations
-from nestmap.completeness.walk import Grid
 
 pytestmark = pytest.mark.kernels
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.proofs.layers.campaign import CAMPAIGN_VARIANTS, Cell, CellResult, Limits, Part, run_cell
 from mapper.layer_sets import named_layer
 from mapper.layer_spec import LayerSpec
-from nestmap.tuning.campaign import CAMPAIGN_VARIANTS, Cell, CellResult, Limits, Part, run_cell
 from worker.measuring import MeasuringChild
 
 pytestmark = pytest.mark.kernels

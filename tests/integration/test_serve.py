@@ -31,10 +31,10 @@ LAYER = {
 class Service:
     """A running ``nestmap serve --json`` and what it has said."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, python: str = sys.executable) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("NESTMAP_")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "nestmap", "serve", "--json", "--port", "0", "--solvers", "1",
+            [python, "-m", "nestmap", "serve", "--json", "--port", "0", "--solvers", "1",
              "--store", str(folder / "store.sqlite3"), *arguments],
             cwd=folder, env=kept, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
@@ -83,8 +83,8 @@ class Service:
 
 
 @contextmanager
-def service(folder: Path, *arguments: str) -> Iterator[Service]:
-    started = Service(folder, *arguments)
+def service(folder: Path, *arguments: str, python: str = sys.executable) -> Iterator[Service]:
+    started = Service(folder, *arguments, python=python)
     try:
         yield started
     finally:

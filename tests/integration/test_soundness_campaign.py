@@ -13,9 +13,9 @@ from dataclasses import asdict
 
 import pytest
 
+from bench.proofs.soundness.campaign import Result, run_campaign
+from bench.proofs.soundness.judges import OclgrindJudge, PoclJudge
 from mapper.profiles import load_profile
-from nestmap.soundness.campaign import Result, run_campaign
-from nestmap.soundness.judges import OclgrindJudge, PoclJudge
 
 pytestmark = pytest.mark.kernels
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from bench.proofs.soundness.judges import Judge
+from bench.proofs.soundness.replay import faults_of, refusals
 from mapper.profiles import load_profile
-from nestmap.soundness.judges import Judge
-from nestmap.soundness.replay import faults_of, refusals
 
 pytestmark = pytest.mark.kernels
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from bench.proofs.soundness.cases import Discarded, Draft, cases_of
+from bench.proofs.soundness.judges import Judge, OclgrindJudge, PoclJudge
+from bench.proofs.soundness.shrinking import draft_strategy
 from mapper.profiles import load_profile
-from nestmap.soundness.cases import Discarded, Draft, cases_of
-from nestmap.soundness.judges import Judge, OclgrindJudge, PoclJudge
-from nestmap.soundness.shrinking import draft_strategy
 
 pytestmark = pytest.mark.kernels
 

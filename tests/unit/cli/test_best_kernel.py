@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from mapper.layer_sets import named_layer
 from mapper.tuning_records import best_record, shipped_records
 from nestmap.cli import app, recorded
-from tests.unit.kernel_bench.records import SMALL, record
+from tests.unit.tuning.records import SMALL, record
 
 CHOICES: dict[str, Any] = {
     "mapping": {"row": 0, "column": 1, "filter": 32},

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from bench.proofs.joint.printed_kernels import read_kernels
+from bench.proofs.soundness.judges import Judge
+from bench.proofs.soundness.replay import case_of, faults_of
 from mapper.profiles import load_profile
-from nestmap.joint.printed_kernels import read_kernels
-from nestmap.soundness.judges import Judge
-from nestmap.soundness.replay import case_of, faults_of
 
 DEVICE = load_profile("pocl")
 

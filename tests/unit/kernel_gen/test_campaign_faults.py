@@ -9,6 +9,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from bench.proofs.soundness.cases import Case, Draft, inputs_of
+from bench.proofs.soundness.judges import Judge
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.text_form import parse
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
@@ -29,8 +31,6 @@ from mapper.profiles import load_profile
 from mapper.schedule import ScheduleCode
 from mapper.solver.sampling import sample
 from nestmap.device_limits import limits_of_device
-from nestmap.soundness.cases import Case, Draft, inputs_of
-from nestmap.soundness.judges import Judge
 from nestmap.tuning.reference import make_workload
 from worker.devices.pocl_target import cpu_flags, selectable
 from worker.measuring import MeasuringChild

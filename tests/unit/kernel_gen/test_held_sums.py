@@ -13,8 +13,8 @@ from mapper.layer_spec import LayerSpec, Layout
 from mapper.pipeline import choices_of, generate_kernels
 from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
-from nestmap.kernel_bench.search import quest
+from nestmap.tuning.layer_search import quest
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from nestmap.tuning.reference import make_workload
 from tests.kernels import run_once
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from bench.proofs.soundness.judges import Judge
+from bench.proofs.soundness.replay import case_of, faults_of
 from mapper.profiles import load_profile
-from nestmap.soundness.judges import Judge
-from nestmap.soundness.replay import case_of, faults_of
 
 DEVICE = load_profile("pocl")
 MAPPING = {"r": "G0", "a": "S", "b": "S"}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from bench.proofs.joint.printed_kernels import read_kernels
 from mapper.constraint_rules.evaluation import evaluate_term
 from mapper.constraint_rules.predicate import Compare, LocalSizeVariable, Variable
 from mapper.constraint_rules.rule import Mode, RuleOptions
@@ -17,8 +18,7 @@ from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
 from mapper.solver.sampling import sample
 from mapper.solver.space import Space
-from nestmap.joint.printed_kernels import read_kernels
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from tests.conftest import GOLDEN_FOLDER
 
 

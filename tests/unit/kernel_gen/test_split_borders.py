@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from bench.proofs.soundness.judges import Judge
+from bench.proofs.soundness.replay import case_of, faults_of
 from mapper.profiles import load_profile
-from nestmap.soundness.judges import Judge
-from nestmap.soundness.replay import case_of, faults_of
 
 DEVICE = load_profile("pocl")
 #: A row's length, what is copied of the rows, and the trips of the loops over it.

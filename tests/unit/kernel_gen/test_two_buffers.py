@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from bench.proofs.soundness.judges import Judge
+from bench.proofs.soundness.replay import case_of, faults_of, refusals
 from mapper.ast_model.text_form import parse
 from mapper.errors import InputError
 from mapper.pipeline import subject_of_program
 from mapper.profiles import load_profile
-from nestmap.soundness.judges import Judge
-from nestmap.soundness.replay import case_of, faults_of, refusals
 
 DEVICE = load_profile("pocl")
 ONE_ITERATION_BEFORE = "the iteration before still uses"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from bench.proofs.soundness.judges import Judge
+from bench.proofs.soundness.replay import case_of, faults_of, refusals
 from mapper.profiles import load_profile
-from nestmap.soundness.judges import Judge
-from nestmap.soundness.replay import case_of, faults_of, refusals
 
 DEVICE = load_profile("pocl")
 

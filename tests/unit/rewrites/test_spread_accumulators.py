@@ -20,7 +20,7 @@ from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
 from mapper.schedule import parse_code
 from mapper.solver.space import Space, check
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 
 LAYER = LayerSpec(channels=8, height=8, width=8, filters=16, kernel_height=3, kernel_width=3)
 

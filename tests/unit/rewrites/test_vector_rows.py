@@ -19,7 +19,7 @@ from mapper.profiles import load_profile
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.families import Family
 from mapper.rewrites.rules import ImageToLocal, PadImage, VectorRows, rewritten
-from nestmap.kernel_bench.blocked_proposals import BlockedProposals
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from nestmap.tuning.reference import convolve
 from tests.conformance.random_layers import inputs_of
 

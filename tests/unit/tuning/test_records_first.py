@@ -13,8 +13,8 @@ from mapper.pipeline import assignment_to_json, derive_space
 from nestmap.tuning import starting_points
 from nestmap.tuning.candidates import candidate_of
 from nestmap.tuning.run import Budget, tune
-from tests.unit.kernel_bench.records import record
 from tests.unit.tuning.fakes import TINY, ScriptedDevice, draw_once, tiny_subjects
+from tests.unit.tuning.records import record
 from worker.devices.null import NULL_PROFILE
 
 SUBJECTS = tiny_subjects("high-level", "partial")

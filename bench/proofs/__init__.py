@@ -1,0 +1,1 @@
+"""What nestmap promises, tried on random programs, small ones exhaustively, and on layers."""

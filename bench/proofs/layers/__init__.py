@@ -1,0 +1,1 @@
+"""Random strict candidates of layers compile, run and are right: ``nestmap bench layers``."""

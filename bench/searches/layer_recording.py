@@ -1,0 +1,298 @@
+"""Recordings of layers: random candidates of a variant's space, each measured on a device.
+
+The space cannot be listed, so a recording holds a sample of it, chosen by no search: drawn as
+``nestmap sample`` draws, or, of a blocked variant, random tiles with codes that suit the device.
+Its document names layer, variant and device, from which the space is derived again, and keeps what
+``nestmap tune`` knows of each candidate without running it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.searches.recording import Recording
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.predicate import Variable
+from mapper.constraint_rules.rule import Mode
+from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, Problem
+from mapper.layer_spec import LayerSpec
+from mapper.measurement import Outcome, Timed, outcome_kind
+from mapper.pipeline import Subject, derive_space, subject_of_layer
+from mapper.profiles import profile_from_json, profile_to_json
+from mapper.rewrites.catalogue import CHAINS
+from mapper.rewrites.families import family_of
+from mapper.search.candidates import SolvedCandidates
+from mapper.search.strategy import Choice
+from mapper.solver.space import Domain, Space
+from nestmap.restrictions import option_name
+from nestmap.seeds import derived_seed
+from nestmap.tuning.candidates import Candidate, candidate_of
+from nestmap.tuning.descriptions import Description, described
+from nestmap.tuning.learned import Group
+from nestmap.tuning.policy import INPUT_SEED, TUNING_PROTOCOL, TimeoutPolicy
+from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
+from nestmap.tuning.reference import make_workload
+from nestmap.tuning.transfer_features import transfer_row
+from worker.devices.interface import MeasuringDevice
+
+SCHEMA = "nestmap/recorded-layer/2"
+#: Candidates drawn at a time.
+_DRAWN = 32
+#: Draws in a row without a new candidate after which a space is taken as exhausted.
+_BARREN = 3
+#: Of layers cut to quick sizes: what takes longer is far from the best.
+_TIMEOUTS = TimeoutPolicy(least_s=5.0, most_s=20.0)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A measured candidate: its values in the order of the space, what is known of it without
+    running it, its bytes, and what became of it at which cost."""
+
+    choice: Choice
+    description: Description
+    memory_bytes: int
+    outcome: Outcome
+    cost_ms: float
+
+
+def record_layer(
+    layer: LayerSpec,
+    variant: str,
+    device: MeasuringDevice,
+    *,
+    points: int,
+    seconds: float,
+    seed: int = 0,
+    after: Callable[[int], None] = lambda number: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Recording:
+    """Measure up to ``points`` random candidates with different kernels, for ``seconds`` at most.
+
+    Ctrl-C ends it with what there is. ``after`` is told the number of candidates so far.
+    InputError where none of them was timed.
+    """
+    subject = subject_of_layer(layer, variant)
+    profile = device.profile()
+    space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
+    workload = make_workload(subject, INPUT_SEED, {})
+    device.upload_workload("recorded", workload.inputs, workload.expected)
+    started, rows = clock(), list[Row]()
+    best_ms: float | None = None
+    try:
+        for choice, candidate in _drawn(layer, subject, space, device, seed):
+            if len(rows) >= points or clock() - started >= seconds:
+                break
+            began = clock()
+            outcome = device.measure(
+                candidate.plan,
+                workload="recorded",
+                candidate=candidate.id,
+                tolerance=workload.tolerance,
+                protocol=TUNING_PROTOCOL,
+                timeout_s=_TIMEOUTS.timeout_s(best_ms),
+            )
+            cost_ms = (clock() - began) * 1e3
+            description = described(subject, candidate, profile)
+            rows.append(Row(choice, description, candidate.plan.memory_bytes, outcome, cost_ms))
+            if isinstance(outcome, Timed):
+                best_ms = min(best_ms or outcome.time_ms, outcome.time_ms)
+            after(len(rows))
+    except KeyboardInterrupt:
+        pass
+    return recording_of(subject, layer, profile, device.facts(), space, rows)
+
+
+def _drawn(
+    layer: LayerSpec, subject: Subject, space: Space, device: MeasuringDevice, seed: int
+) -> Iterator[tuple[Choice, Candidate]]:
+    draw = _draw(layer, subject, space, device)
+    names = [name for name, _ in space.variables]
+    program_hash = subject.hash()
+    seen: set[str] = set()
+    number = barren = 0
+    while barren < _BARREN:
+        barren += 1
+        for choice in draw(_DRAWN, derived_seed(seed, number) % 2**31):
+            found = candidate_of(0, subject, program_hash, dict(zip(names, choice, strict=True)))
+            # By what runs, not by what was chosen: different choices may have one kernel.
+            if found.record.source_hash not in seen:
+                seen.add(found.record.source_hash)
+                barren = 0
+                yield choice, found
+        number += 1
+
+
+def _draw(
+    layer: LayerSpec, subject: Subject, space: Space, device: MeasuringDevice
+) -> Callable[[int, int], list[Choice]]:
+    """Draws so many candidates by a seed: uniform ones, but of a blocked variant such as its
+    searches begin with (:func:`bench.searches.side_by_side.draw_chunk`)."""
+    variant = subject.variant or ""
+    if variant not in CHAINS:
+        return SolvedCandidates(space).draw
+    names = [name for name, _ in space.variables]
+    profile, family = device.profile(), family_of(device.facts())
+
+    def draw(count: int, seed: int) -> list[Choice]:
+        proposals = BlockedProposals(layer, variant, subject, space, profile, family, seed)
+        return [tuple(found[name] for name in names) for found in proposals.propose(count)]
+
+    return draw
+
+
+def recording_of(
+    subject: Subject,
+    layer: LayerSpec,
+    profile: DeviceProfile,
+    facts: Mapping[str, str],
+    space: Space,
+    rows: Sequence[Row],
+) -> Recording:
+    """The rows as a recording of a layer's variant on a device; InputError where none is timed."""
+    if not any(isinstance(row.outcome, Timed) for row in rows):
+        raise InputError(Problem(layer.name, "no candidate was timed", f"{len(rows)} tried"))
+    values = np.array([row.choice for row in rows], np.int64)
+    variables = tuple(
+        (option_name(variable), tuple(np.unique(values[:, place]).tolist()))
+        for place, (variable, _) in enumerate(space.variables)
+    )
+    positions = [
+        np.searchsorted(np.array(found), values[:, place])
+        for place, (_, found) in enumerate(variables)
+    ]
+    times = [row.outcome.time_ms if isinstance(row.outcome, Timed) else np.nan for row in rows]
+    return Recording(
+        f"{layer.name}/{subject.variant}",
+        facts.get("device.name", profile.name),
+        "nestmap bench search record",
+        "",
+        {
+            "schema": SCHEMA,
+            "layer": layer.to_json(),
+            "variant": subject.variant,
+            "profile": profile_to_json(profile),
+            "facts": {name: facts[name] for name in sorted(facts) if "version" in name},
+            **_described_json([row.description for row in rows], profile),
+        },
+        variables,
+        np.stack(positions, axis=1).astype(np.int64),
+        np.array(times, np.float64),
+        {
+            number: outcome_kind(row.outcome)
+            for number, row in enumerate(rows)
+            if not isinstance(row.outcome, Timed)
+        },
+        np.array([_spread(row.outcome) for row in rows]),
+        np.array([row.cost_ms for row in rows]),
+        np.array([row.memory_bytes for row in rows], np.int64),
+        False,
+    )
+
+
+def _described_json(rows: Sequence[Description], profile: DeviceProfile) -> dict[str, Any]:
+    return {
+        "known": [_rounded(row.columns()) for row in rows],
+        "features": [_rounded(transfer_row(row, profile)) for row in rows],
+        "parameters": list(rows[0].parameter_names),
+    }
+
+
+def _rounded(values: Sequence[float]) -> list[float | None]:
+    return [None if np.isnan(value) else round(value, 3) for value in values]
+
+
+def _spread(outcome: Outcome) -> float:
+    if not isinstance(outcome, Timed) or len(outcome.trials_ns) < 4:
+        return 0.0
+    low, middle, high = np.quantile(np.array(outcome.trials_ns, np.float64), (0.25, 0.5, 0.75))
+    return float((high - low) / 2 / middle)
+
+
+def space_of_layer(recording: Recording) -> tuple[Space, list[tuple[Variable, Domain]]]:
+    """The space that a layer was recorded from, and its variables with the recorded values.
+
+    InputError where today's rules give that layer other variables.
+    """
+    document: Any = recording.document
+    try:
+        subject = subject_of_layer(LayerSpec.from_json(document["layer"]), document["variant"])
+        profile = profile_from_json(document["profile"])
+    except (KeyError, TypeError) as error:
+        raise InputError(Problem(recording.name, "names no layer", str(error)[:200])) from error
+    space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
+    names = [option_name(variable) for variable, _ in space.variables]
+    recorded = [name for name, _ in recording.variables]
+    if names != recorded:
+        other = ", ".join(sorted(set(names) ^ set(recorded))) or "another order"
+        raise InputError(Problem(recording.name, "was recorded from other variables", other))
+    pairs = zip(space.variables, recording.variables, strict=True)
+    return space, [(variable, values) for (variable, _), (_, values) in pairs]
+
+
+def described_rows(recording: Recording) -> tuple[DeviceProfile, tuple[Description, ...]]:
+    """The profile that a layer was recorded with, and its rows described by today's generator
+    (tens of milliseconds each). InputError as :func:`space_of_layer`, and where the generator
+    refuses a row."""
+    space, _ = space_of_layer(recording)
+    document: Any = recording.document
+    subject = subject_of_layer(LayerSpec.from_json(document["layer"]), document["variant"])
+    profile = profile_from_json(document["profile"])
+    names = [variable for variable, _ in space.variables]
+    program_hash = subject.hash()
+    candidates = (
+        candidate_of(0, subject, program_hash, dict(zip(names, row, strict=True)))
+        for row in recording.values.tolist()
+    )
+    return profile, tuple(described(subject, found, profile) for found in candidates)
+
+
+def described_anew(recording: Recording) -> Recording:
+    """The same measurements, with what today's generator and models know of the rows. InputError
+    as :func:`described_rows`."""
+    profile, rows = described_rows(recording)
+    document = {**recording.document, "schema": SCHEMA, **_described_json(rows, profile)}
+    return replace(recording, document=document)
+
+
+def known_columns(recording: Recording) -> Floats:
+    """What was known of each row without running it; the last column is the guess."""
+    columns = _columns(recording, "known")
+    if not np.isfinite(columns).all():
+        raise _not_described(recording, columns)
+    return columns
+
+
+def group_of_recording(recording: Recording, rows: slice = slice(None)) -> Group:
+    """The rows of a recorded layer for a model to learn from, or some of them."""
+    features = _columns(recording, "features")
+    document: Any = recording.document
+    parameters = tuple(str(name) for name in document.get("parameters", ()))
+    if len(parameters) >= features.shape[1]:
+        raise _not_described(recording, features)
+    times = np.where(np.isnan(recording.time_ms), np.inf, recording.time_ms)
+    return Group(recording.name, features[rows], np.log(times)[rows], parameters)
+
+
+def _columns(recording: Recording, field: str) -> Floats:
+    document: Any = recording.document
+    columns = np.array(document.get(field, ()), np.float64)
+    if columns.ndim != 2 or len(columns) != recording.rows:
+        raise _not_described(recording, columns)
+    return columns
+
+
+def _not_described(recording: Recording, found: Floats) -> InputError:
+    return InputError(
+        Problem(recording.name, "what is known of its rows", str(found.shape), "rows x k",
+                "nestmap bench search describe")
+    )  # fmt: skip

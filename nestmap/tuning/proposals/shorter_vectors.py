@@ -1,0 +1,61 @@
+"""Mappings that were found for longer vectors than a device has, in vectors that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from mapper.ast_model.nest import maps_below
+from mapper.constraint_rules.predicate import CodeVariable, ParameterVariable
+from mapper.device_profile import DeviceProfile
+from mapper.pipeline import Subject
+from mapper.rewrites.parameters import V
+from mapper.schedule import VECTOR_CODES
+from mapper.solver.space import Space, check
+from nestmap.tuning.proposals.sample_and_change import Assignment, readable
+
+_WIDTH = ParameterVariable("v")
+#: Filters of a work-item and of a group.
+_FILTERS = (ParameterVariable("tm"), ParameterVariable("bm"))
+
+
+def fitting(
+    subject: Subject, space: Space, profile: DeviceProfile, choices: Iterable[Mapping[str, object]]
+) -> list[Assignment]:
+    """Those of stored choices that are in the space and need no longer vectors than the device has.
+
+    Where a blocked variant's are longer, it has as many vectors of the longest that there are: a
+    work-item keeps its sums and makes fewer filters. What has no such form is left out.
+    """
+    widest = max(profile.vector_widths)
+    found: list[Assignment] = []
+    for assignment in readable(space, choices):
+        if longest_vector(assignment) <= widest:
+            found.append(assignment)
+        elif _WIDTH in assignment:
+            shorter = _shortened(subject, assignment, widest)
+            if not check(space, shorter):
+                found.append(shorter)
+    return found
+
+
+def longest_vector(assignment: Assignment) -> int:
+    """The longest vector that is computed with, in elements; where the width is a tuning parameter
+    other vectors are only copied."""
+    if _WIDTH in assignment:
+        return assignment[_WIDTH]
+    codes = (value for v, value in assignment.items() if isinstance(v, CodeVariable))
+    return max((code for code in codes if code in VECTOR_CODES), default=1)
+
+
+def _shortened(subject: Subject, assignment: Assignment, width: int) -> Assignment:
+    """As many vectors of a shorter width."""
+    times = assignment[_WIDTH] // width
+    shorter = {**assignment, _WIDTH: width}
+    for filters in _FILTERS:
+        shorter[filters] = assignment[filters] // times
+    for item in chain.from_iterable(maps_below(nest.roots) for nest in subject.nests):
+        code = CodeVariable(item.id)
+        if item.trip == V and shorter.get(code) in VECTOR_CODES:
+            shorter[code] = width
+    return shorter

@@ -1,0 +1,142 @@
+"""Record files: the shipped ones, and those of a folder where a search leaves what it finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from mapper.ast_model.bounded_json import loads_bounded
+from mapper.errors import InputError, Problem
+from mapper.layer_sets import layer_set_names
+from mapper.layer_spec import LayerSpec
+from mapper.profiles import profile_names
+from mapper.tuning_records import (
+    TuningRecord,
+    front_of,
+    records_from_json,
+    records_to_json,
+    same_layer,
+    shipped_records,
+)
+from nestmap.tuning.trial import choices_key
+
+DEFAULT_FOLDER = Path("out/records")
+_MAX_BYTES = 64 * 2**20
+_MAX_DEPTH = 40
+#: The file of layers that belong to no set.
+_OTHERS = "layers"
+
+#: What is timed again: a layer, a target, a variant and a candidate's key.
+_Key = tuple[LayerSpec, str, str, str]
+
+
+def device_folder(facts: Mapping[str, str]) -> str:
+    """The folder's name for a device: a shipped profile's if it is such a device, else the
+    device's own name in lower case."""
+    if "pocl" in facts.get("platform.version", "").lower():
+        return "pocl"
+    name = facts.get("device.name", "")
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    for profile in profile_names():
+        if set(re.findall(r"[a-z0-9]+", profile)) <= set(words):
+            return profile
+    return "-".join(words) or "unknown"
+
+
+def file_of(layer_name: str) -> str:
+    """The file that a layer's records are in, without its suffix: the name of its set."""
+    first = layer_name.partition("/")[0]
+    return first if first in layer_set_names() else _OTHERS
+
+
+def read_records(folder: Path, device: str) -> tuple[TuningRecord, ...]:
+    """All records of a device: the shipped ones and those of ``folder``. InputError.
+
+    What was timed again has the figures of ``folder``.
+    """
+    found: dict[_Key, TuningRecord] = {}
+    for record in shipped_records(device):
+        found[_key(record)] = record
+    for path in sorted((folder / device).glob("*.json")):
+        found |= {_key(record): record for record in _read(path)}
+    return tuple(found.values())
+
+
+def _key(record: TuningRecord) -> _Key:
+    return same_layer(record.layer), record.target, record.variant, choices_key(record.choices)
+
+
+def write_records(folder: Path, device: str, fresh: Sequence[TuningRecord]) -> list[Path]:
+    """Add records to the files of their layers' sets, which keep the front; the files' paths."""
+    by_file: dict[str, list[TuningRecord]] = {}
+    for record in fresh:
+        by_file.setdefault(file_of(record.layer.name), []).append(record)
+    written: list[Path] = []
+    for name, records in by_file.items():
+        path = folder / device / f"{name}.json"
+        before = _read(path) if path.exists() else ()
+        _write(path, _kept(device, [*before, *records]))
+        written.append(path)
+    return written
+
+
+def replace_records(
+    folder: Path, device: str, layer: LayerSpec, records: Sequence[TuningRecord]
+) -> None:
+    """Put these in the place of all records of a layer that ``folder`` has for their targets,
+    whatever it is called there."""
+    own = folder / device / f"{file_of(layer.name)}.json"
+    before = {path: _read(path) for path in sorted((folder / device).glob("*.json"))}
+    targets = {record.target for record in records}
+    others = {
+        path: [
+            r for r in found if same_layer(r.layer) != same_layer(layer) or r.target not in targets
+        ]
+        for path, found in before.items()
+    }
+    _write(own, _kept(device, [*others.pop(own, []), *records]))
+    for path, left in others.items():
+        if len(left) < len(before[path]):
+            _write(path, left)
+
+
+def _kept(device: str, records: Sequence[TuningRecord]) -> tuple[TuningRecord, ...]:
+    """The front; and what is shipped and was timed again, whose older figures would count else."""
+    shipped = {_key(record) for record in shipped_records(device)}
+    # Of one mapping the last counts: the generator may have made another source of it.
+    latest = {_key(record): record for record in records}
+    front = front_of(list(latest.values()))
+    for record in front:
+        latest.pop(_key(record), None)
+    return (*front, *(record for key, record in latest.items() if key in shipped))
+
+
+def _read(path: Path) -> tuple[TuningRecord, ...]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(Problem(str(path), "cannot be read", str(error))) from error
+    try:
+        return records_from_json(loads_bounded(text, max_bytes=_MAX_BYTES, max_depth=_MAX_DEPTH))
+    except InputError as error:
+        raise InputError(
+            Problem(f"{path}{p.path}", p.message, p.found, p.allowed, p.remedy)
+            for p in error.problems
+        ) from error
+
+
+def _write(path: Path, records: Iterable[TuningRecord]) -> None:
+    value = records_to_json(records)
+    # A record a line: differences stay readable.
+    lines = ",\n".join(json.dumps(record, sort_keys=True) for record in value["records"])
+    text = f'{{"schema": "{value["schema"]}", "records": [\n{lines}\n]}}\n'
+    fresh = path.with_name(path.name + ".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise InputError(Problem(str(path), f"cannot be written: {error.strerror}")) from error
