@@ -17,7 +17,7 @@ from api import dashboard, openapi
 from api.bounded_json import BodyLimit
 from api.dashboard.rendering import error_page, wants_page
 from api.observing import Metrics, RequestLog, route_template, service_logger
-from api.problems import ProblemError, ProblemResponse, pointer_to, problem_of
+from api.problems import ProblemError, ProblemResponse, invalid_input, problem_of
 from api.request_guard import RequestGuard
 from api.routes import (
     catalogue,
@@ -39,9 +39,7 @@ from api.solving import as_problem
 from api.sweeper import RingWork
 from api.tracing import trace_requests
 from db.farm.farm import Farm
-from mapper.errors import NestmapError, Problem, StoreError
-
-MAX_SHOWN = 80
+from mapper.errors import NestmapError, StoreError
 
 
 def create_app(
@@ -153,8 +151,7 @@ def _methods_of(request: Request) -> list[str]:
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    problems = [_problem_of(found) for found in error.errors()]
-    return _answer(request, ProblemError("invalid-input", problems[0].message, problems))
+    return _answer(request, invalid_input(error.errors()))
 
 
 async def _on_nestmap_error(request: Request, error: Exception) -> Response:
@@ -174,26 +171,3 @@ def _answer(request: Request, error: ProblemError) -> Response:
     if wants_page(request):
         return error_page(request, error)
     return ProblemResponse(error, getattr(request.state, "request_id", ""))
-
-
-def _problem_of(found: dict[str, Any]) -> Problem:
-    """One finding of pydantic: where, what, and what is allowed."""
-    place = list(found.get("loc", ()))
-    kind = place.pop(0) if place and place[0] in ("body", "query", "path", "header") else ""
-    if kind == "body" and found["type"] == "missing" and not place:
-        return Problem("", "a JSON body is missing", "", "an object of JSON")
-    # A step in parentheses only names the member of a union.
-    pointer = pointer_to([step for step in place if not str(step).startswith("(")])
-    value = found.get("input")
-    shown = "" if found["type"] == "missing" else ascii(value)[:MAX_SHOWN]
-    context = found.get("ctx") or {}
-    allowed = next(
-        (str(context[name]) for name in ("expected", "pattern", "allowed") if name in context), ""
-    ) or ", ".join(
-        f"{name} {context[name]}"
-        for name in ("ge", "gt", "le", "lt", "min_length", "max_length")
-        if name in context
-    )
-    message = str(found["msg"])
-    return Problem(pointer, f"{kind}: {message}" if kind in ("query", "header") else message,
-                   shown, allowed)  # fmt: skip

@@ -36,6 +36,9 @@ PATH_PREFIX = "/problems/"
 MAX_ERRORS = 50
 MAX_TEXT = 2_000
 
+#: Characters of a value that a refusal repeats.
+_MAX_SHOWN = 80
+
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
@@ -261,3 +264,32 @@ class ProblemResponse(Response):
 
 def _short(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def invalid_input(findings: Sequence[Mapping[str, Any]]) -> ProblemError:
+    """Everything that pydantic found wrong with a request, as one refusal."""
+    problems = [_finding(found) for found in findings]
+    return ProblemError("invalid-input", problems[0].message, problems)
+
+
+def _finding(found: Mapping[str, Any]) -> Problem:
+    """One finding of pydantic: where, what, and what is allowed."""
+    place = list(found.get("loc", ()))
+    kind = place.pop(0) if place and place[0] in ("body", "query", "path", "header") else ""
+    if kind == "body" and found["type"] == "missing" and not place:
+        return Problem("", "a JSON body is missing", "", "an object of JSON")
+    # A step in parentheses only names the member of a union.
+    pointer = pointer_to([step for step in place if not str(step).startswith("(")])
+    value = found.get("input")
+    shown = "" if found["type"] == "missing" else ascii(value)[:_MAX_SHOWN]
+    context = found.get("ctx") or {}
+    allowed = next(
+        (str(context[name]) for name in ("expected", "pattern", "allowed") if name in context), ""
+    ) or ", ".join(
+        f"{name} {context[name]}"
+        for name in ("ge", "gt", "le", "lt", "min_length", "max_length")
+        if name in context
+    )
+    message = str(found["msg"])
+    return Problem(pointer, f"{kind}: {message}" if kind in ("query", "header") else message,
+                   shown, allowed)  # fmt: skip

@@ -21,7 +21,7 @@ from db.farm.states import EventKind
 from db.farm.tables import BoardRow, RunRow, RunStudyRow, StrikeRow, StruckRow
 from db.tables import MeasurementRow
 from db.transactions import Transactions
-from mapper.errors import InputError, Problem
+from mapper.errors import Problem
 
 #: Strikes that a board may have.
 MOST_STRIKES = 1_000
@@ -66,15 +66,15 @@ class Strikes:
         """Take what the board has measured between two times out of everything that counts.
 
         Its runs' best times are found anew; what they have spent of their budgets stays spent.
-        ``InputError`` for times in the wrong order, ``ConflictError`` beyond a thousand strikes.
+        The two times may come in either order. ``ConflictError`` beyond a thousand strikes.
         """
         checked_text("reason", reason, most=_MOST_REASON, least=1)
         checked_text("by", by)
         for name, time in (("since", since), ("until", until)):
             if time is not None:
                 checked_time(name, time)
-        if since is not None and until is not None and since >= until:
-            raise InputError(Problem("/until", "is not after since", str(until), f"after {since}"))
+        if since is not None and until is not None:
+            since, until = min(since, until), max(since, until)
         with self._transactions.write() as session:
             now = self._now()
             lock_board(session, board_id)

@@ -62,7 +62,6 @@ def test_what_cannot_be_struck_is_refused_by_name(service: Service) -> None:
         ({}, 422), ({"reason": ""}, 422), ({"reason": "x" * 2001}, 422),
         ({"reason": "x", "since": "yesterday"}, 422),
         ({"reason": "x", "since": "2026-01-01T00:00:00"}, 422),
-        ({"reason": "x", "since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}, 422),
         ({"reason": "x", "more": 1}, 422),
     ):  # fmt: skip
         assert service.admin.post(path, json=body).status_code == status, body

@@ -30,7 +30,7 @@ from api.dashboard.views.layers import LayerAddress
 from api.dashboard.views.nest_trees import trees_of_layer
 from api.dashboard.views.rules import by_rule
 from api.dashboard.views.schedules import legend
-from api.problems import ProblemError, not_found
+from api.problems import invalid_input, not_found
 from api.routes.subjects import PROGRAM_SCHEMAS, HashPath, create_layer, create_program
 from api.schemas.catalogue import LayerFacts
 from api.schemas.solving import About, MappingsQuery, Restriction
@@ -205,7 +205,7 @@ async def _page(
     try:
         about = About.model_validate(_about(shown, address))
     except ValidationError as error:
-        raise ProblemError("invalid-input", str(error.errors()[0]["msg"])) from None
+        raise invalid_input(error.errors()) from None
     described = await ask(services, "describe", about, DESCRIBE_S)
     context: dict[str, Any] = {}
     if described.answer is not None and query.view == "check" and not address.chosen:
