@@ -34,8 +34,8 @@ $(DEV_STAMP): $(STAMP) requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	touch $@
 
-demo: venv  ## tune one small layer on this machine and show the front
-	$(BIN)/python -m nestmap.demo
+demo: venv  ## tune one small layer on this machine and show the front; DEVICE=opencl:… elsewhere than on the processor
+	$(BIN)/python -m nestmap.demo $(if $(DEVICE),--device '$(DEVICE)')
 
 test: lint  ## everything CI checks: lint, types, layers, tests
 	$(BIN)/python -m pytest -n 2

@@ -10,7 +10,9 @@ HALF_SUFFIX = "+half"
 #: The vector widths that OpenCL C has; 3 is left out because it is stored as 4.
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 #: Behind a device's name: what its compiler shall target. Names of processors hold "@ 2.20GHz".
-_TARGET_SUFFIX = re.compile(r"(.+)@([a-z][a-z0-9-]*)")
+_TARGET_SUFFIX = re.compile(r"(.+)@(?!\s*\d)(.*)", re.DOTALL)
+#: The target of a name that ends with "@": none, which whoever knows the targets refuses.
+NO_TARGET = "@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,10 @@ class DeviceProfile:
 
 @dataclass(frozen=True, slots=True)
 class DeviceName:
-    """A device's name in its parts: ``pocl@haswell+half`` is ``pocl``, ``haswell`` and true."""
+    """A device's name in its parts: ``pocl@haswell+half`` is ``pocl``, ``haswell`` and true.
+
+    ``target`` is in lower case, as all names of targets are, and may be none that there is.
+    """
 
     plain: str
     target: str
@@ -58,4 +63,6 @@ def device_name(text: str) -> DeviceName:
     half = text.endswith(HALF_SUFFIX)
     plain = text.removesuffix(HALF_SUFFIX)
     found = _TARGET_SUFFIX.fullmatch(plain)
-    return DeviceName(found[1], found[2], half) if found else DeviceName(plain, "", half)
+    if found is None:
+        return DeviceName(plain, "", half)
+    return DeviceName(found[1].strip(), found[2].strip().lower() or NO_TARGET, half)

@@ -23,7 +23,8 @@ class Problem:
     """One thing that is wrong with an input.
 
     ``path`` points at the node or field (``kernels/0/body/arg`` or ``layer.stride``);
-    ``found`` and ``allowed`` are short texts; ``remedy`` may be empty.
+    ``found`` and ``allowed`` are short texts; ``remedy`` may be empty. A remedy of several lines is
+    commands, each on a line of its own, as it is to be pasted.
     """
 
     path: str
@@ -38,7 +39,9 @@ class Problem:
             text += f"; found {self.found}"
         if self.allowed:
             text += f"; allowed: {self.allowed}"
-        if self.remedy:
+        if "\n" in self.remedy:
+            text += f"; try:\n{self.remedy}"
+        elif self.remedy:
             text += f" (try: {self.remedy})"
         return text
 

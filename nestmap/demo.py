@@ -137,14 +137,19 @@ def _compared(best: Contestant, other: Contestant) -> str:
     return f"the best kernel is {1 / ratio:.2f} times SLOWER than {other.name}, {times}"
 
 
-def main() -> int:
-    """The command line of ``python -m nestmap.demo``."""
+def options() -> argparse.ArgumentParser:
+    """What the command line may say."""
     parser = argparse.ArgumentParser(prog="python -m nestmap.demo", description=__doc__)
     parser.add_argument("--seconds", type=float, default=75.0, help="of tuning")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="host")
+    parser.add_argument("--device", default="host", help="host, or opencl:<platform>/<device>")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where files go")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """The command line of ``python -m nestmap.demo``."""
+    arguments = options().parse_args()
     try:
         return run_demo(arguments.seconds, arguments.seed, arguments.out, arguments.device)
     except NestmapError as error:

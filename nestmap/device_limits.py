@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mapper.cpu_targets import vector_bits, vector_widths
-from mapper.device_profile import DeviceProfile, device_name
+from mapper.device_profile import NO_TARGET, DeviceProfile, device_name
 from mapper.errors import DeviceError, Problem
 from mapper.profiles import load_profile, profile_names
 
@@ -48,15 +48,23 @@ def limits_of_device(name: str = DEFAULT_DEVICE) -> DeviceProfile:
 
 
 def _compiled_for(profile: DeviceProfile, target: str) -> DeviceProfile:
-    """A shipped profile for another target of its compiler."""
-    bits = vector_bits(target)
+    """A shipped profile for another target of its compiler: one that `nestmap tune` takes too."""
+    # It knows processors; nothing of OpenCL is loaded.
+    from worker.devices.pocl_target import NATIVE, TARGETS, cpu_flags, selectable
+
+    if profile.target and target == NATIVE:
+        return profile
+    bits = vector_bits(target) if target in TARGETS else None
     if not profile.target or bits is None:
+        wanted = "nothing behind @" if target == NO_TARGET else repr(target)
         raise DeviceError(
             Problem(
                 "device",
                 f"{profile.name} has no such target",
-                repr(target),
-                "names of x86-64 processors that LLVM 14 knows, as in pocl@haswell"
+                f"{wanted}; this processor executes {', '.join(selectable(cpu_flags()))}"
+                if profile.target
+                else wanted,
+                f"{', '.join((NATIVE, *TARGETS))}; as in pocl@haswell"
                 if profile.target
                 else "none: only PoCL lets choose",
                 "nestmap devices",

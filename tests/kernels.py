@@ -1,7 +1,8 @@
 """Kernels under test run in a process of their own, so that no driver ends the tests.
 
 :func:`run_once` is :func:`worker.run_plan.run_once` in a child that stays for the next kernel.
-Where the child dies, the test fails that ran the kernel, and another child takes its place.
+Where the child dies or hangs, the test fails that ran the kernel, and another child takes its
+place.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,12 +27,15 @@ from worker.measuring.child_process import signal_text
 
 _ROOT = Path(__file__).resolve().parents[1]
 _STDERR_CHARACTERS = 2000
+#: For one plan, the start of a child and PoCL's compiler included.
+TIMEOUT_S = 120.0
 
 
 class _Child:
     """Runs plans one after the other; started when it is first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self._folder = tempfile.TemporaryDirectory(prefix="nestmap-kernels-")
         self._process: subprocess.Popen[str] | None = None
         atexit.register(self.close)
@@ -44,20 +49,34 @@ class _Child:
         np.savez(folder / "inputs.npz", **arrays)
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            process.kill()
+
+        watch = threading.Timer(self._timeout_s, end)
+        watch.start()
         try:
             process.stdin.write(f"{folder} {device}\n")
             process.stdin.flush()
             answer = process.stdout.readline()
         except BrokenPipeError:
             answer = ""
+        finally:
+            watch.cancel()
         if not answer:
             code = process.wait()
             self._process = None
             errors = (folder / "stderr.txt").read_text(errors="replace")[-_STDERR_CHARACTERS:]
             kernels = ", ".join(launch.kernel for launch in plan.launches)
+            what = (
+                f"the driver took over {self._timeout_s:g} s to build and run {kernels}"
+                if late.is_set()
+                else f"the driver died of {signal_text(code)} while it built or ran {kernels}"
+            )
             pytest.fail(
-                f"the driver died of {signal_text(code)} while it built or ran {kernels}:\n"
-                f"{errors}\n{plan.source}",
+                f"{what}:\n{errors}\n{plan.source}",
                 pytrace=False,
             )
         said = json.loads(answer)
@@ -99,7 +118,7 @@ _children: list[_Child] = []
 def run_once(
     plan: HostPlan, inputs: Mapping[str, np.ndarray[Any, Any]], device: str = "host"
 ) -> np.ndarray[Any, Any]:
-    """Run a plan once and return its output; fails the test where the driver dies of it.
+    """Run a plan once and return its output; fails the test where the driver dies of it or hangs.
 
     Raises InputError and DeviceError as :func:`worker.run_plan.run_once` does.
     """

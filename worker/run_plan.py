@@ -1,8 +1,8 @@
 """Run a plan once in this process: ``python -m worker.run_plan plan.json inputs.npz out.npy``.
 
 Meant to run under a simulator such as Oclgrind, which takes the place of the driver. It is
-neither timed nor supervised, and buffers are not poisoned: a simulator would take the
-poison for initialised memory.
+neither timed nor supervised. Called so, buffers are neither poisoned nor guarded: a simulator would
+take the poison for initialised memory, and guards for memory that a kernel may use.
 """
 
 from __future__ import annotations
@@ -28,13 +28,18 @@ MAX_PLAN_BYTES = 64 * 2**20
 
 
 def run_once(
-    plan: HostPlan, inputs: Mapping[str, np.ndarray[Any, Any]], device: str = "host"
+    plan: HostPlan,
+    inputs: Mapping[str, np.ndarray[Any, Any]],
+    device: str = "host",
+    *,
+    guarded: bool = True,
 ) -> np.ndarray[Any, Any]:
     """Build and run ``plan`` once and return its output (float32).
 
+    ``guarded``: with NaNs in and around all buffers, as in verification.
     Raises InputError for inputs that do not fit the plan and DeviceError when the device is
-    not there or the plan does not build or run on it. A kernel that crashes takes this
-    process along: candidates that are not trusted belong into a measuring child.
+    not there, or the plan does not build or run on it, or writes beside its arrays. A kernel that
+    crashes takes this process along: candidates that are not trusted belong into a measuring child.
     """
     check_plan(
         plan,
@@ -43,14 +48,20 @@ def run_once(
     )
     session = open_session(device)
     try:
-        with LoadedPlan(session, plan) as loaded:
+        with LoadedPlan(session, plan, with_guards=guarded) as loaded:
             loaded.fill_inputs(inputs)
+            if guarded:
+                loaded.poison()
             loaded.run()
-            return loaded.read_output()
+            outside = loaded.written_outside() if guarded else ""
+            result = loaded.read_output()
     except PlanFailure as failure:
         raise DeviceError(
             Problem("plan", "does not run on this device", found=str(failure.outcome))
         ) from failure
+    if outside:
+        raise DeviceError(Problem("plan", "writes outside of its arrays", found=outside))
+    return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,7 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if buffer.role is BufferRole.INPUT
             },
         )
-        np.save(options.output, run_once(plan, inputs, options.device), allow_pickle=False)
+        result = run_once(plan, inputs, options.device, guarded=False)
+        np.save(options.output, result, allow_pickle=False)
     except (NestmapError, OSError, ValueError, KeyError, TypeError) as error:
         print(f"worker.run_plan: {error}", file=sys.stderr)
         return 1

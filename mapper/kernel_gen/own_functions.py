@@ -14,9 +14,10 @@ from enum import StrEnum
 from mapper.kernel_gen.identifiers import lane_name
 
 #: Quirk ``private-vstore``: PoCL 3.0-rc2 (LLVM 14) loses what vstore has put into a private array
-#: of numbers where its numbers are read later (seen for the targets skylake-avx512 and haswell, not
-#: for znver3; right without the optimiser, in PoCL 3.1 and in Intel's runtime). So such arrays are
-#: written and read number by number, on every device: in registers that is the same.
+#: of numbers where its numbers are read later (for every target into whose code LLVM inlines PoCL's
+#: functions, docs/soundness.md; right without the optimiser, in PoCL 3.1 and in Intel's runtime).
+#: So such arrays are written and read number by number, on every device: in registers that is the
+#: same.
 PRIVATE = "private"
 
 

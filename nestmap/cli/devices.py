@@ -67,10 +67,15 @@ def devices(
         return
     # Loads the OpenCL library.
     from worker.devices.opencl import find_device, list_devices, profile_of, target_note
+    from worker.devices.pocl_target import wheel_library
+    from worker.devices.probed_target import check_setting
 
     is_profile = device in profile_names()
     names = [name for name in profile_names() if device is None or name == device]
     shipped = [asdict(load_profile(name)) for name in names]
+    if not is_profile and wheel_library() is not None:
+        # Asked for in vain, which is not a fault of the device's.
+        check_setting()
     try:
         present = () if is_profile else list_devices()
         if device is not None and not is_profile:
@@ -86,7 +91,7 @@ def devices(
                 "target_note": target_note(item),
                 **asdict(profile_of(item)),
             }
-            for item in map(_with_target, present)
+            for item in (_with_target(one, present) for one in present)
         ]
     except DeviceError as error:
         if device is not None:
@@ -110,12 +115,12 @@ def devices(
     _write_profiles(shipped)
 
 
-def _with_target(device: OpenClDevice) -> OpenClDevice:
+def _with_target(device: OpenClDevice, present: Sequence[OpenClDevice]) -> OpenClDevice:
     """A device with its target; as it is, and a note, where none works: others are listed too."""
     from worker.devices.opencl import with_target
 
     try:
-        return with_target(device, device.asked_target)
+        return with_target(device, device.asked_target, present)
     except DeviceError as error:
         for problem in error.problems:
             note(str(problem))
@@ -136,10 +141,10 @@ def _of_service(service: Client, device: str | None, json_output: bool) -> None:
         write_json({"devices": found, "profiles": profiles})
         return
     write_table(
-        ("id", "name", "profile", "state", "last seen", "reason"),
+        ("id", "name", "profile", "target", "state", "last seen", "reason"),
         (
-            (d["id"], d["name"], d["profile"] or "", d["state"], d["last_seen"] or "never",
-             d["reason"])
+            (d["id"], d["name"], d["profile"] or "", d["facts"].get("device.target", ""),
+             d["state"], d["last_seen"] or "never", d["reason"])
             for d in found
         ),
         "devices of the service",

@@ -56,7 +56,8 @@ def write_problems(
     as_json: bool,
     more: Mapping[str, object] | None = None,
 ) -> None:
-    """Errors on stderr: one ``error:`` line a problem, or one JSON object with ``more`` in it."""
+    """Errors on stderr: one ``error:`` line a problem (and commands that mend it, where there are
+    several, a line each), or one JSON object with ``more`` in it."""
     listed = list(problems)
     if as_json:
         fields = ("path", "message", "found", "allowed", "remedy")
@@ -65,9 +66,12 @@ def write_problems(
         sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")
         return
     for problem in listed[:MAX_PROBLEMS_SHOWN]:
-        text = printable(str(problem)).replace("\n", " ")
+        shown = printable(str(problem))
+        # Commands to paste stay whole, and on lines of their own.
+        commands = f"\n{printable(problem.remedy)}" if "\n" in problem.remedy else ""
+        text = shown.removesuffix(commands).replace("\n", " ")
         cut = text if len(text) <= MAX_FIELD_SHOWN else text[:MAX_FIELD_SHOWN] + "…"
-        sys.stderr.write(f"error: {cut}\n")
+        sys.stderr.write(f"error: {cut}{commands}\n")
     if len(listed) > MAX_PROBLEMS_SHOWN:
         sys.stderr.write(f"error: and {len(listed) - MAX_PROBLEMS_SHOWN} more problems\n")
 

@@ -146,6 +146,7 @@ def test_a_run_is_made_on_a_device_and_its_front_is_that_of_the_store(served: Se
     listed = json.loads(served.remote("devices", "--json").stdout)
     assert [device["id"] for device in listed["devices"]] == [served.device]
     assert "pocl" in [profile["name"] for profile in listed["profiles"]]
+    assert "target" in served.remote("devices").stdout
 
 
 def test_a_run_with_transfer_learns_from_what_the_service_has_of_another_layer(served: Served):

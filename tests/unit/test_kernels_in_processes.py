@@ -59,6 +59,32 @@ def test_kernel_that_kills_the_process_of_its_test():
 def test_kernel_here():
     run_here(one_kernel_plan(DOUBLE), {"a": input_data()})
 """
+HANGING = """
+import numpy as np
+import pytest
+
+from tests import kernels
+from tests.unit.worker.plans import DOUBLE, input_data, one_kernel_plan
+
+pytestmark = pytest.mark.kernels
+ENDLESS = "while (a[i] < 1e30f) b[i] += 1.0f; "
+
+
+def test_before():
+    kernels.run_once(one_kernel_plan(DOUBLE), {"a": input_data()})
+    # The child is there and PoCL is loaded: what follows takes well under this.
+    kernels._children[0]._timeout_s = 10.0
+
+
+def test_kernel_that_hangs():
+    kernels.run_once(one_kernel_plan(ENDLESS), {"a": input_data()})
+
+
+def test_after():
+    kernels._children[0]._timeout_s = kernels.TIMEOUT_S
+    plan = one_kernel_plan(DOUBLE)
+    assert np.array_equal(kernels.run_once(plan, {"a": input_data()}), 2 * input_data())
+"""
 #: Neither is marked: the second would have a process below it build a kernel.
 UNMARKED = """
 from tests.kernels import run_once
@@ -99,6 +125,14 @@ def test_a_crash_is_one_failure_with_its_signal_and_the_next_test_passes(tmp_pat
     assert "the process of the test died of SIGABRT" in said
     assert "the process of the test died of SIGSEGV" in said
     assert "a kernel would run in the process of the tests" in said
+
+
+def test_a_kernel_that_hangs_is_one_failure_with_its_name_and_the_next_test_passes(
+    tmp_path: Path,
+) -> None:
+    said = inner_run(tmp_path, HANGING)
+    assert "1 failed, 2 passed" in said
+    assert "the driver took over 10 s to build and run k" in said
 
 
 def test_a_test_of_kernels_that_is_not_marked_fails(tmp_path: Path) -> None:

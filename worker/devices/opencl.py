@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 import re
 import resource
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mapper.cpu_targets import vector_bits, vector_bits_of_flags, vector_widths
-from mapper.device_profile import HALF_SUFFIX, VECTOR_WIDTHS, DeviceProfile, device_name
+from mapper.device_profile import HALF_SUFFIX, NO_TARGET, VECTOR_WIDTHS, DeviceProfile, device_name
 from mapper.errors import DeviceError, Problem
 from worker.devices import pocl_target, probed_target
 from worker.devices.linker import provide_linker, require_linker
@@ -38,10 +39,11 @@ NVIDIA_OWN_LOCAL_BYTES = 16
 #: GPUs that are not known.
 GPU_PRIVATE_BYTES = 256
 
-#: The loader inside pyopencl's wheel looks for drivers in the wheel only, unless told.
+#: The loader inside pyopencl's wheel looks where other loaders do too, in OCL_ICD_VENDORS or else
+#: in /etc/OpenCL/vendors, and then in the wheel; in none of them if OCL_ICD_VENDORS is no folder.
 _ICD_REMEDY = (
-    "for the system's drivers set OCL_ICD_VENDORS=/etc/OpenCL/vendors; "
-    "for the CPU pip install 'pyopencl[pocl]'"
+    "for the CPU pip install 'pyopencl[pocl]'; other drivers have files in /etc/OpenCL/vendors, "
+    "or in the folder that OCL_ICD_VENDORS names, which must be there"
 )
 
 
@@ -220,10 +222,11 @@ def find_device(spec: str = "host") -> OpenClDevice:
     Nothing of the driver is changed: :func:`open_device` does that. Raises DeviceError.
     """
     asked = device_name(spec)
-    device = select_device(asked.plain, list_devices(asked.target))
+    devices = list_devices(asked.target)
+    device = select_device(asked.plain, devices)
     if "portable computing language" in device.platform_name.lower():
         require_linker()
-    return with_target(replace(device, half_storage=asked.half), asked.target)
+    return with_target(replace(device, half_storage=asked.half), asked.target, devices)
 
 
 def open_device(spec: str = "host") -> OpenClDevice:
@@ -235,19 +238,25 @@ def open_device(spec: str = "host") -> OpenClDevice:
     return device
 
 
-def with_target(device: OpenClDevice, wanted: str = "") -> OpenClDevice:
+def with_target(
+    device: OpenClDevice, wanted: str = "", present: Sequence[OpenClDevice] = ()
+) -> OpenClDevice:
     """A device with the target that kernels are compiled for; ``wanted`` may choose one.
 
-    DeviceError where nobody can choose, and where no target of PoCL's works here.
+    DeviceError where nobody can choose, and where no target of PoCL's works here: it names those
+    of the devices ``present`` that may be taken instead.
     """
     if pocl_target.is_known_build(device.platform_version):
-        return replace(device, target=probed_target.resolve(wanted).target, asked_target=wanted)
+        others = [d.spec for d in present if not pocl_target.is_known_build(d.platform_version)]
+        choice = probed_target.resolve(wanted, others)
+        return replace(device, target=choice.target, asked_target=wanted)
     if wanted and wanted != pocl_target.NATIVE:
         raise DeviceError(
             Problem(
                 "device",
                 "its compiler's target cannot be chosen",
-                f"@{wanted} behind {device.platform_name} {device.platform_version}",
+                f"@{wanted.removeprefix(NO_TARGET)} behind {device.platform_name} "
+                f"{device.platform_version}",
                 f"PoCL of PyPI ({' with '.join(pocl_target.KNOWN_BUILD)})",
                 "leave @… away",
             )

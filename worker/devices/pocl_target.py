@@ -89,6 +89,8 @@ LIBRARIES = (
         _AVX2 | {"avx512bw", "avx512cd", "avx512dq", "avx512vl"},
     ),
 )
+#: What may be asked for, on a processor that can execute it; widest first.
+TARGETS = tuple(library.target for library in reversed(LIBRARIES))
 #: LLVM's names of processors that have all that a library's code needs, by that library. Only names
 #: whose vectors are as wide as the library's; with others PoCL's two choices disagree. AMD's Zen is
 #: left out: LLVM inlines no function of the library for Haswell into code for it, which costs 5 to

@@ -11,15 +11,17 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mapper.device_profile import NO_TARGET
 from mapper.errors import DeviceError, Problem
 from worker.devices.pocl_target import (
     NATIVE,
@@ -43,45 +45,95 @@ _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 #: What is tried where kernels come out wrong for the widest target that fits, widest first.
 _NARROWER = ("haswell", "x86-64")
-#: Each works when it is pasted; said wherever PoCL cannot be used.
-REMEDIES = (
-    "(1) another PoCL: apt-get install pocl-opencl-icd, then --device opencl:debian/; "
-    "(2) Intel's runtime: pip install intel-opencl-rt intel-cmplr-lib-rt, then mkdir -p ~/.icd; "
-    "echo \"$(python -c 'import sys; print(sys.prefix)')/lib/libintelocl.so\" > ~/.icd/intel.icd; "
-    "export OCL_ICD_VENDORS=$HOME/.icd/ CL_CONFIG_CPU_TARGET_ARCH=core-avx2 "
-    "LD_LIBRARY_PATH=\"$(python -c 'import sys; print(sys.prefix)')/lib\", "
-    "then --device opencl:intel/; "
-    "(3) another device: nestmap devices lists them, --device takes an index"
-)
+#: Intel's runtime asks for one of its own names on processors that it does not know.
+_INTEL_TARGETS = (("skylake-avx512", "skx"), ("haswell", "core-avx2"))
 
 
-def resolve(wanted: str = "") -> Choice:
+def remedies(others: Sequence[str] = ()) -> str:
+    """What helps where PyPI's PoCL cannot be used: commands to paste, a line each, that end in the
+    demo on another device. They name it, because a second driver beside PyPI's PoCL does not change
+    what ``host`` means. ``others`` are specs of further devices that are here.
+    """
+    python, root = shlex.quote(sys.executable), "" if os.geteuid() == 0 else "sudo "
+    demo = f"{python} -m nestmap.demo --device"
+    prefix = Path(sys.prefix)
+    folder = shlex.quote(str(prefix / "share/nestmap/icd"))
+    libraries = shlex.quote(str(prefix / "lib"))
+    present = selectable(cpu_flags())
+    target = next((f"CL_CONFIG_CPU_TARGET_ARCH={intel} " for ours, intel in _INTEL_TARGETS
+                   if ours in present), "")  # fmt: skip
+    # A profile needs no driver: without another device that is what can be done here.
+    elsewhere = f"{python} -m nestmap solve vgg16/24 --device mali-g72 --limit 1"
+    return "\n".join(
+        (
+            "# 1. another PoCL, of Debian or Ubuntu",
+            f"{root}apt-get update",
+            f"{root}apt-get install --yes pocl-opencl-icd",
+            f"{demo} opencl:debian/",
+            "# 2. the CPU runtime of Intel, 1 GB from PyPI",
+            f"{python} -m pip install intel-opencl-rt intel-cmplr-lib-rt",
+            f"mkdir -p {folder}",
+            f"echo {libraries}/libintelocl.so > {folder}/intel.icd",
+            f"OCL_ICD_VENDORS={folder}/ LD_LIBRARY_PATH={libraries} {target}{demo} opencl:intel/",
+            "# 3. another device" if others else "# 3. mappings for a device that is not here",
+            *([f"{demo} {shlex.quote(spec)}" for spec in others] or [elsewhere]),
+        )
+    )
+
+
+def resolve(wanted: str = "", others: Sequence[str] = ()) -> Choice:
     """The target to compile for with PyPI's PoCL here; probes once for a processor and driver.
 
     ``wanted`` is a target, ``native``, or empty for the setting in the environment or what fits
-    best. DeviceError names what may be asked for, or the remedies where no target works.
+    best. DeviceError names what may be asked for, or the remedies where no target works
+    (``others``: devices that are here beside).
     """
-    return _resolve(wanted or os.environ.get(SETTING, "") or NATIVE)
+    if not wanted:
+        check_setting()
+    found = _resolve((wanted or os.environ.get(SETTING, "") or NATIVE).lower())
+    if isinstance(found, Choice):
+        return found
+    raise DeviceError(
+        Problem(
+            "device",
+            "PyPI's PoCL compiles no right kernel for this processor",
+            f"{processor_name()}; PoCL 3.0-rc2 (LLVM 14.0.6); {found}",
+            remedy=remedies(others),
+        )
+    )
 
 
-_hopeless: dict[str, DeviceError] = {}
+def check_setting() -> None:
+    """DeviceError where the setting in the environment asks for what PoCL cannot do here."""
+    wanted = os.environ.get(SETTING, "")
+    if wanted and not _may_be_asked_for(wanted):
+        raise DeviceError(replace(refusal(wanted), path=SETTING, remedy=f"unset {SETTING}"))
+
+
+def refusal(wanted: str) -> Problem:
+    """Why PoCL does not compile for a target that was asked for."""
+    present = selectable(cpu_flags())
+    return Problem(
+        "device",
+        "its target is missing behind @"
+        if wanted == NO_TARGET
+        else f"its target is wrong: PoCL cannot compile for {wanted!r} here",
+        processor_name(),
+        ", ".join((NATIVE, *present)),
+        f"--device pocl@{present[0] if present else NATIVE}",
+    )
+
+
+def _may_be_asked_for(wanted: str) -> bool:
+    return wanted.lower() in (NATIVE, *selectable(cpu_flags()))
 
 
 @cache
-def _resolve(wanted: str) -> Choice:
+def _resolve(wanted: str) -> Choice | str:
+    """The choice, or what is wrong with each target that was tried."""
+    if not _may_be_asked_for(wanted):
+        raise DeviceError(refusal(wanted))
     flags = cpu_flags()
-    if wanted != NATIVE and wanted not in selectable(flags):
-        raise DeviceError(
-            Problem(
-                "device",
-                f"PoCL cannot compile for {wanted!r} here",
-                processor_name(),
-                ", ".join((NATIVE, *selectable(flags))),
-                f"--device pocl@{selectable(flags)[0]}, or {SETTING}",
-            )
-        )
-    if wanted in _hopeless:
-        raise _hopeless[wanted]
     key = _key(wanted, flags)
     known = _remembered(key)
     if known is not None:
@@ -98,16 +150,7 @@ def _resolve(wanted: str) -> Choice:
             _remember(key, choice)
             return choice
         faults[used] = str(answer["fault"])
-    _hopeless[wanted] = DeviceError(
-        Problem(
-            "device",
-            "PyPI's PoCL compiles no right kernel for this processor",
-            f"{processor_name()}; PoCL 3.0-rc2 (LLVM 14.0.6); "
-            + "; ".join(f"as {target}: {fault}" for target, fault in faults.items()),
-            remedy=REMEDIES,
-        )
-    )
-    raise _hopeless[wanted]
+    return "; ".join(f"as {target}: {fault}" for target, fault in faults.items())
 
 
 def _narrower(wanted: str, flags: frozenset[str]) -> Iterator[str]:

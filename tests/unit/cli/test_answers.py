@@ -13,6 +13,8 @@ from db.records import CandidateRecord
 from db.store import Store
 from mapper.measurement import Timed
 from nestmap.cli import app
+from nestmap.cli.devices import _of_service
+from worker.devices.pocl_target import TARGETS
 
 TREE = str(Path(__file__).parents[3] / "examples" / "cc22_convolution_tree.json")
 SMALL = ["vgg16/7", "--variant", "high-level"]
@@ -202,9 +204,48 @@ def test_devices_shows_one_profile_or_says_what_there_is():
     assert run("devices", "--device", "nothing-like-it").exit_code == 3
 
 
-def test_devices_lists_profiles():
+@pytest.mark.kernels
+def test_devices_lists_profiles_and_devices_with_their_targets():
     (found,) = json_lines("devices")
     assert {"pocl", "mali-g72", "h200"} <= {profile["name"] for profile in found["profiles"]}
+    (pocl,) = [d for d in found["devices"] if "3.0-rc2" in d["platform_version"]]
+    assert pocl["target"] in TARGETS
+    assert pocl["target_note"].startswith(("set: PoCL takes", "as PoCL found it"))
+    shown = run("devices").stdout
+    assert f"target of {pocl['index']}: {pocl['target']}, {pocl['target_note']}" in shown
+
+
+class OneDevice:
+    """A service with one device."""
+
+    def profiles(self) -> list[dict[str, Any]]:
+        return []
+
+    def devices(self) -> list[dict[str, Any]]:
+        named = {"id": "dev_1", "name": "board", "profile": None, "state": "active", "reason": ""}
+        return [{**named, "last_seen": None, "facts": {"device.target": "skylake-avx512"}}]
+
+
+def test_devices_of_a_service_are_shown_with_their_targets(capsys: pytest.CaptureFixture[str]):
+    _of_service(OneDevice(), None, False)  # pyright: ignore[reportArgumentType]
+    text = capsys.readouterr().out
+    assert "target" in text[: text.index("dev_1")] and "skylake-avx512" in text
+
+
+@pytest.mark.kernels
+def test_a_target_that_the_environment_asks_for_in_vain_ends_devices(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("NESTMAP_POCL_TARGET", "nonsense")
+    result = run("devices")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "NESTMAP_POCL_TARGET: its target is wrong" in result.stderr
+    # What needs no driver is not stopped by it.
+    assert run("devices", "--device", "mali-g72").exit_code == 0
+    # A target by name goes before the variable.
+    monkeypatch.setenv("NESTMAP_POCL_TARGET", "X86-64")
+    (found,) = json_lines("devices", "--device", "opencl:3.0-rc2")
+    assert found["devices"][0]["target"] == "x86-64"
 
 
 @pytest.fixture

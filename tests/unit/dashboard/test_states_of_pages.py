@@ -94,6 +94,17 @@ def test_a_device_shows_its_leases_and_its_readings_over_time(service: Service):
     service.farm.results.finish_measure(claim.lease, OUTCOMES[0], facts={})
 
 
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [("skylake-avx512", "skylake-avx512"), ("<b>", "&lt;b&gt;"), ("", "what its driver chooses")],
+)
+def test_a_device_shows_what_its_compiler_targets(service: Service, target: str, shown: str):
+    facts = {"device.name": "cpu", "device.target": target}
+    board = service.farm.boards.add(f"for {target}", facts=facts).board
+    page = service.user.get(f"/devices/{board.id}").text
+    assert f"<dt>Compiles for</dt><dd>{shown}</dd>" in page
+
+
 def test_no_page_waits_for_the_writer_and_none_makes_it_wait(service: Service, run: str):
     measured = service.user.get(f"/v1/measurements?run={run}").json()["items"]
     candidate = measured[0]["candidate"]

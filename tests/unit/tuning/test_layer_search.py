@@ -130,8 +130,9 @@ def test_a_search_goes_on_where_it_stopped_and_measures_nothing_twice(
 def test_trials_of_another_device_count_for_nothing(wanted: Quest, tmp_path: Path):
     path = tmp_path / "journal.ndjson"
     run(wanted, FakePool(), path, budget=Budget(candidates=5))
-    with Journal(path, {**FACTS, "driver.version": "2"}) as journal:
-        assert journal.trials(wanted.key) == []
+    for other in ({"driver.version": "2"}, {"device.target": "haswell"}):
+        with Journal(path, {**FACTS, **other}) as journal:
+            assert journal.trials(wanted.key) == []
     with Journal(path, FACTS) as journal:
         assert len(journal.trials(wanted.key)) == 5
 

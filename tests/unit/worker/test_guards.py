@@ -11,7 +11,7 @@ from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
 from mapper.layer_spec import DType
 from mapper.measurement import Timed, Wrong
 from worker.measuring import MeasuringChild, Protocol
-from worker.measuring.guards import GUARD_BYTES
+from worker.measuring.guards import GUARD_BYTES, _nans
 
 pytestmark = pytest.mark.kernels
 
@@ -100,3 +100,24 @@ def test_a_right_kernel_is_timed_and_says_that_it_was_guarded(
     outcome = outcome_of(child, plan("", half), workload)
     assert isinstance(outcome, Timed), outcome
     assert outcome.facts["guards"] == "around every buffer"
+
+
+@pytest.mark.parametrize(
+    ("element", "bits", "floats", "apart"),
+    [(2, np.uint16, np.float16, 1022), (4, np.uint32, np.float32, 2**22)],
+)
+@pytest.mark.parametrize("number", [0, 1, 7])
+def test_no_two_nans_of_a_guard_are_alike_that_are_near(
+    element: int, bits: type, floats: type, apart: int, number: int
+) -> None:
+    count = GUARD_BYTES // element
+    guard = _nans(number * count, count, element)
+    assert np.isnan(guard.view(floats)).all()
+    values = guard.view(bits)
+    for distance in range(1, min(apart, count)):
+        assert not (values[distance:] == values[:-distance]).any(), distance
+    # Two guards in a row count on.
+    following = _nans((number + 1) * count, count, element).view(bits)
+    assert len(
+        set(np.concatenate([values, following])[count - apart // 2 : count + apart // 2])
+    ) == (min(apart, 2 * count))

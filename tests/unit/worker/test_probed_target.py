@@ -3,21 +3,31 @@ where kernels come out wrong."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
+from typer.testing import CliRunner
 
+from mapper.device_profile import device_name
 from mapper.errors import DeviceError
+from nestmap import demo
+from nestmap.cli import app
+from nestmap.cli.output import write_problems
+from nestmap.device_limits import is_live_spec, limits_of_device
+from tests.unit.worker.test_opencl_devices import DEBIAN, NVIDIA, PYPI, device
 from worker.devices import pocl_target, probed_target
-from worker.devices.opencl import find_device, profile_of
+from worker.devices.opencl import find_device, profile_of, select_device
 from worker.devices.pocl_target import cache_folder, cpu_flags, selectable
-from worker.devices.probed_target import resolve
+from worker.devices.probed_target import remedies, resolve
 
 pytestmark = pytest.mark.kernels
 
@@ -38,6 +48,7 @@ HASWELL = frozenset(
         "abm",
     ]
 )
+INTEL = device(4, "Intel(R) OpenCL", "OpenCL 3.1 LINUX", "AMD EPYC")
 SERVER = HASWELL | {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 
 
@@ -66,7 +77,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """A cache of its own for each test, and a process that has asked for nothing."""
     monkeypatch.setenv(pocl_target.CACHE_SETTING, str(tmp_path / "cache"))
     monkeypatch.delenv(probed_target.SETTING, raising=False)
-    monkeypatch.setattr(probed_target, "_hopeless", {})
     monkeypatch.setattr(probed_target, "cpu_flags", lambda: SERVER)
     probed_target._resolve.cache_clear()
     yield
@@ -159,11 +169,103 @@ def test_a_target_that_cannot_be_executed_is_refused_with_those_that_can(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(probed_target, "cpu_flags", lambda: HASWELL)
-    for name in ("skylake-avx512", "pentium", "Haswell"):
-        with pytest.raises(DeviceError, match="cannot compile for") as caught:
+    for name in ("skylake-avx512", "pentium", "avx512 on my machine"):
+        with pytest.raises(DeviceError, match=f"its target is wrong.*{name}") as caught:
             resolve(name)
         (problem,) = caught.value.problems
         assert problem.allowed.startswith("native, haswell, ")
+    with pytest.raises(DeviceError, match="its target is missing behind @"):
+        resolve(device_name("pocl@").target)
+
+
+def test_a_target_is_the_same_in_capital_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    probes = asking(monkeypatch, haswell=right("haswell", "avx2"))
+    assert resolve("Haswell") == resolve("haswell")
+    monkeypatch.setenv(probed_target.SETTING, "HASWELL")
+    assert resolve().target == "haswell"
+    assert probes.asked == ["haswell"]
+
+
+def test_what_the_environment_asks_for_in_vain_is_said_with_the_variables_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(probed_target.SETTING, "nonsense")
+    for ask in (resolve, probed_target.check_setting):
+        with pytest.raises(DeviceError, match=r"^NESTMAP_POCL_TARGET: .*'nonsense'.*haswell"):
+            ask()
+    asking(monkeypatch, haswell=right("haswell", "avx2"))
+    assert resolve("haswell").target == "haswell"
+
+
+def test_an_answer_that_is_kept_costs_later_commands_no_child_and_no_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Under 50 ms: what takes longer is a child, or loading the driver; a file is read.
+    asking(monkeypatch, native=right("skylake-avx512", "avx512"))
+    first = resolve()
+    probed_target._resolve.cache_clear()  # as another process
+
+    def refuse(*arguments: Any, **options: Any) -> Never:
+        pytest.fail(f"more than a file was asked: {arguments}")
+
+    reads: list[int] = []
+    entries = probed_target._entries
+    monkeypatch.setattr(probed_target, "_entries", lambda: reads.append(1) or entries())
+    monkeypatch.setattr(probed_target, "_probed", refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    assert [resolve() for _ in range(3)] == [first] * 3
+    assert reads == [1]
+
+
+REMEDY = re.compile(r"(?:[A-Z_]+=\S+ )*(\S+/python\S*) -m (nestmap\S*) (.*)")
+
+
+@pytest.mark.parametrize("others", [(), ("opencl:NVIDIA CUDA/NVIDIA H200",)])
+def test_remedies_are_commands_that_this_installation_has(others: tuple[str, ...]) -> None:
+    lines = [line for line in remedies(others).splitlines() if not line.startswith("# ")]
+    taken: list[str] = []
+    for line in lines:
+        # What a shell would take otherwise than as it stands here: nothing but a redirection.
+        assert not set(line) & set("`$;&|(<*?!") or "'" in line, line
+        words = shlex.split(line)
+        if (found := REMEDY.fullmatch(line)) is None:
+            assert line.split("apt-get")[0] in ("", "sudo ") or words[0] in (
+                sys.executable, "mkdir", "echo"), line  # fmt: skip
+            continue
+        assert words[words.index("-m") - 1] == sys.executable
+        options = shlex.split(found[3])
+        spec = device_name(options[options.index("--device") + 1])
+        taken.append(spec.plain)
+        if found[2] == "nestmap.demo":
+            assert demo.options().parse_args(options).device == spec.plain
+        else:
+            assert CliRunner().invoke(app, options).exit_code == 0
+    there = (NVIDIA, PYPI, DEBIAN, INTEL)
+    chosen = [select_device(spec, there) for spec in taken if is_live_spec(spec)]
+    assert chosen == [DEBIAN, INTEL, *([NVIDIA] if others else [])]
+    assert others or limits_of_device(taken[-1]).name == "mali-g72"
+
+
+def test_remedies_name_the_device_since_host_stays_what_it_is() -> None:
+    # A second driver beside PyPI's PoCL never changes what `host` means.
+    for present in ((PYPI, DEBIAN), (INTEL, PYPI), (DEBIAN, INTEL, PYPI)):
+        assert select_device("host", present) is PYPI
+    demos = [line for line in remedies().splitlines() if "nestmap.demo" in line]
+    assert len(demos) == 2 and all("--device opencl:" in line for line in demos)
+
+
+def test_commands_of_a_remedy_are_printed_whole_a_line_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asking(monkeypatch, haswell=wrong("haswell", "lanes 3 are wrong " * 100))
+    with pytest.raises(DeviceError) as caught:
+        resolve("haswell")
+    write_problems("device", caught.value.problems, as_json=False)
+    first, *commands = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: device: PyPI's PoCL compiles no right kernel")
+    assert commands == remedies().splitlines()
 
 
 def test_the_environment_chooses_where_the_spec_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +363,5 @@ def test_a_second_target_in_one_process_is_refused() -> None:
 
 def test_the_profile_is_as_wide_as_what_is_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probed_target, "cpu_flags", cpu_flags)
-    device = find_device("pocl")
-    widest = max(profile_of(device).vector_widths)
+    widest = max(profile_of(find_device("pocl")).vector_widths)
     assert widest == {"avx512": 16, "avx2": 8}.get(resolve().library, widest)

@@ -28,6 +28,20 @@ def test_what_cannot_run_raises() -> None:
         run_once(one_kernel_plan(DOUBLE), {})
 
 
+def test_a_kernel_that_writes_outside_or_leaves_elements_out_is_found() -> None:
+    for body, said in (
+        ("b[i] = 2*a[i]; if (i == 0) b[-1] = 1.0f;", "before its array b: element -1"),
+        ("b[i] = 2*a[i]; if (i == 0) ((__global float *)a)[3] = 9.0f;", "into its input a"),
+    ):
+        with pytest.raises(DeviceError, match=f"writes outside of its arrays.*{said}"):
+            run_once(one_kernel_plan(body), {"a": DATA})
+    # What was left out is no 0 of fresh memory; a simulator finds that, and this, by itself.
+    plan = one_kernel_plan("if (i != 5) b[i] = 2*a[i];")
+    assert np.flatnonzero(np.isnan(run_once(plan, {"a": DATA}))).tolist() == [5]
+    outside = one_kernel_plan("b[i] = 2*a[i]; if (i == 0) ((__global float *)a)[3] = 9.0f;")
+    assert np.array_equal(run_once(outside, {"a": DATA}, guarded=False)[4:], 2 * DATA[4:])
+
+
 def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     paths = [str(tmp_path / name) for name in ("plan.json", "inputs.npz", "out.npy")]
     Path(paths[0]).write_text(json.dumps(one_kernel_plan(DOUBLE).to_json()))
