@@ -60,6 +60,12 @@ def _written(folder: str) -> str:
     return str(path)
 
 
+def _writable(folder: str) -> str:
+    """Whether there could be a new file; it has no name, so that none is left behind."""
+    os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600))
+    return folder
+
+
 def _syscall(number: int, *arguments: int) -> str:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(number, *arguments) == -1:
@@ -97,10 +103,10 @@ def attacks(aim: dict[str, str]) -> dict[str, Callable[[], str]]:
         "the agent's memory": lambda: str(Path(f"/proc/{agent}/mem").open("r+b")),
         "signal to the agent": lambda: _killed(agent),
         "shadow": lambda: Path("/etc/shadow").read_text(),
-        "write beside the package": lambda: _written(aim["package"]),
+        "write beside the package": lambda: _writable(aim["package"]),
         "write into the state": lambda: _written(str(Path(aim["identity"]).parent)),
         "write into workloads": lambda: _written(aim["workloads"]),
-        "write into /var/tmp": lambda: _written("/var/tmp"),
+        "write into /var/tmp": lambda: _writable("/var/tmp"),
         "tcp": lambda: _connect(socket.AF_INET, ("127.0.0.1", int(aim["port"]))),
         "unix socket": lambda: _connect(socket.AF_UNIX, aim["socket"]),
         "abstract socket": lambda: _connect(socket.AF_UNIX, "\0" + aim["abstract"]),

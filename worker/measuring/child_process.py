@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -69,35 +70,38 @@ class ChildProcess:
             prefix="child-", dir=directory, ignore_cleanup_errors=True
         )
         private = Path(self._directory.name)
-        self._stderr_path = private / "stderr.txt"
+        # Without a name: what the child puts in its place is never opened by the parent.
+        self._stderr = _nameless(directory)
         lifeline, self._lifeline = os.pipe()
         try:
-            with self._stderr_path.open("ab") as stderr:
-                self._process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-m",
-                        module,
-                        f"--device={device}",
-                        f"--lifeline={lifeline}",
-                    ],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    bufsize=0,
-                    env=_environment(private) | dict(environment),
-                    pass_fds=(lifeline,),
-                    start_new_session=True,
-                )
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    module,
+                    f"--device={device}",
+                    f"--lifeline={lifeline}",
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                bufsize=0,
+                env=_environment(private) | dict(environment),
+                pass_fds=(lifeline,),
+                start_new_session=True,
+            )
         except OSError:
             os.close(self._lifeline)
+            os.close(self._stderr)
             raise
         finally:
             os.close(lifeline)
         assert self._process.stdin is not None and self._process.stdout is not None
         self._requests = self._process.stdin.fileno()
         self._replies = self._process.stdout.fileno()
-        os.set_blocking(self._requests, False)
+        for pipe in (self._requests, self._replies):
+            # The child can open a pipe's other end too, and take away what poll() has seen.
+            os.set_blocking(pipe, False)
         self._job_stderr_start = 0
 
     @property
@@ -130,8 +134,7 @@ class ChildProcess:
 
         A child that dies before it has the message did not die of it.
         """
-        with contextlib.suppress(OSError):
-            self._job_stderr_start = self._stderr_path.stat().st_size
+        self._job_stderr_start = self._stderr_size()
         try:
             send(self._requests, message, deadline)
         except DeadlinePassed:
@@ -144,14 +147,18 @@ class ChildProcess:
 
     def stderr_tail(self) -> str:
         """The end of what driver and kernel wrote during the current job."""
+        start = max(self._job_stderr_start, self._stderr_size() - _STDERR_CHARACTERS)
         try:
-            with self._stderr_path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(self._job_stderr_start, size - _STDERR_CHARACTERS))
-                text = file.read().decode(errors="replace")
+            text = os.pread(self._stderr, _STDERR_CHARACTERS, start).decode(errors="replace")
         except OSError:
             return ""
         return text.replace(self._directory.name, "").strip()
+
+    def _stderr_size(self) -> int:
+        try:
+            return os.fstat(self._stderr).st_size
+        except OSError:  # closed
+            return 0
 
     def _death_message(self, exit_code: int, detail: str) -> str:
         parts = [f"the measuring process died: {signal_text(exit_code)}", detail]
@@ -202,7 +209,27 @@ class ChildProcess:
         try:
             self.kill()
         finally:
-            self._directory.cleanup()
+            if self._stderr >= 0:
+                os.close(self._stderr)
+                self._stderr = -1
+            _remove(self._directory)
+
+
+def _nameless(folder: Path) -> int:
+    """A file to append to that nobody can open by a name."""
+    descriptor, path = tempfile.mkstemp(dir=folder)
+    os.unlink(path)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
+    return descriptor
+
+
+def _remove(directory: tempfile.TemporaryDirectory[str]) -> None:
+    """Remove what a child could write to; folders in folders may be deeper than Python's stack."""
+    try:
+        directory.cleanup()
+    except RecursionError:
+        command = ["rm", "-rf", "--one-file-system", "--", directory.name]
+        subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
 
 
 def _wait_unreaped(pid: int, seconds: float) -> None:
