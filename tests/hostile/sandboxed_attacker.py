@@ -13,12 +13,13 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from worker.measuring.sandbox import VARIABLE, Folders, Sandbox, enter, restrain
-from worker.measuring.wire import send
+from worker.measuring.wire import receive, send
 
 _MOST_FORKS = 600
 
@@ -83,6 +84,30 @@ def _stay() -> str:
     return "forked"
 
 
+def _fill(how: str) -> None:
+    """Memory that no limit of one process counts; nobody says no."""
+    size = 400 << 20
+    if how == "shared":
+        for _ in range(2):
+            kept = mmap.mmap(-1, size)
+            kept[:] = bytes(size)
+            _KEPT.append(kept)
+    elif how == "file":
+        for _ in range(2):
+            descriptor = os.memfd_create("x")
+            for _ in range(400):
+                os.write(descriptor, bytes(1 << 20))
+    elif how == "processes":
+        for _ in range(3):
+            if not os.fork():
+                _KEPT.append(bytearray(b"x") * (250 << 20))
+                time.sleep(300)
+    time.sleep(300)
+
+
+_KEPT: list[object] = []
+
+
 def _killed(pid: int) -> str:
     os.kill(pid, 0)
     return f"reached {pid}"
@@ -145,6 +170,16 @@ def main() -> None:
     if aim["end"] == "stay":
         _stay()
         send(1, {"stays": True})
+        time.sleep(300)
+    if aim["end"].startswith("fill "):
+        _fill(aim["end"].partition(" ")[2])
+    if aim["end"].startswith("start "):
+        receive(0)
+        if aim["end"] == "start thread":
+            threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
+        elif not os.fork():
+            time.sleep(300)
+        send(1, {"started": True})
         time.sleep(300)
     if aim["end"] == "abort":
         os.abort()
