@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from celery.worker.consumer import Consumer
 from kombu import compression
@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 class BellConsumer(Consumer):
     """Celery's consumer, of bells alone."""
 
-    def create_task_handler(self, *arguments: Any, **named: Any) -> Callable[[Any], Any]:
+    def create_task_handler(self, *arguments: Any, **named: Any) -> Any:
         """Hand bells on, drop the rest."""
         _unpack_nothing()
         heard: Callable[[Any], Any] = super().create_task_handler(*arguments, **named)
-        ours = {name for name in self.app.tasks if not name.startswith("celery.")}
+        ours = {name for name in cast(Any, self.app).tasks if not name.startswith("celery.")}
 
         def hear(message: Any) -> Any:
             if is_bell(message, ours):
