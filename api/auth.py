@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
+from api.addresses import customer_of
 from api.problems import ProblemError
 
 COOKIE = "nestmap_session"
@@ -160,6 +161,7 @@ class Authenticator:
 
     def failed(self, address: str) -> None:
         """One more failure of this address; ProblemError 429 if it had too many before."""
+        address = customer_of(address)
         self._failures.check(address)
         self._failures.count(address)
 

@@ -20,6 +20,7 @@ import uvicorn
 from prometheus_client import Gauge
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from api.addresses import customer_of
 from api.settings import Settings
 
 #: Files that are no connection of a client: the store, children, logs, the worker's.
@@ -83,7 +84,7 @@ class Seldom:
 
 
 class OpenConnections:
-    """The connections of one server, by address."""
+    """The connections of one server, by address, of IPv6 by what one customer has."""
 
     def __init__(self, bounds: ConnectionBounds, say: Seldom, gauge: Gauge | None = None) -> None:
         self.bounds = bounds
@@ -95,20 +96,22 @@ class OpenConnections:
     def enter(self, address: str) -> str:
         """One more; why it cannot stay, or an empty text. Every one that entered leaves."""
         self.count += 1
-        self._each[address] += 1
+        customer = customer_of(address)
+        self._each[customer] += 1
         self._show()
         if self.count > self.bounds.most:
             return "to this service"
-        if self._each[address] > self.bounds.most_each and not self._is_proxy(address):
+        if self._each[customer] > self.bounds.most_each and not self._is_proxy(address):
             return "of this address"
         return ""
 
     def leave(self, address: str) -> None:
         """One less."""
         self.count -= 1
-        self._each[address] -= 1
-        if not self._each[address]:
-            del self._each[address]
+        customer = customer_of(address)
+        self._each[customer] -= 1
+        if not self._each[customer]:
+            del self._each[customer]
         self._show()
 
     def _is_proxy(self, address: str) -> bool:

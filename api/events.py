@@ -8,14 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from api.auth import Principal
 from api.bells import heard
 from api.services import Services
-from api.streaming import comment, event
+from api.streaming import ADMIT_S, comment, event
 from db.farm.records import Event
 from db.farm.run_records import Run
 
 PAGE = 500
 RETRY_MS = 2_000
-#: How often a listener's token is looked up again.
-_ADMIT_S = 1.0
 
 
 async def run_events(
@@ -37,7 +35,7 @@ async def run_events(
         yield f"retry: {RETRY_MS}\n\n".encode()
         while not services.stopping:
             bell.clear()
-            if loop.time() - admitted_at >= _ADMIT_S:
+            if loop.time() - admitted_at >= ADMIT_S:
                 admitted_at = loop.time()
                 if not await still_admitted():
                     return
@@ -59,7 +57,7 @@ async def run_events(
             if loop.time() - said_at >= settings.event_heartbeat_s:
                 said_at = loop.time()
                 yield comment("still here")
-            await heard(bell, min(settings.event_poll_s, settings.event_heartbeat_s, _ADMIT_S))
+            await heard(bell, min(settings.event_poll_s, settings.event_heartbeat_s, ADMIT_S))
 
 
 async def nothing_more(services: Services, run: Run, after: int) -> bool:

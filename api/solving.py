@@ -21,8 +21,8 @@ from mapper.errors import InputError, Problem
 _OWN_FIELDS = frozenset({"time_limit_s", "cursor", "limit", "number", "subject"})
 #: Beside the wall time a child has processor time for this many busy threads.
 _THREADS = 2.0
-#: Mappings that are found before a reader has taken those before, and how long it may stand still
-#: until its child is given back.
+#: Mappings that are found before a reader has taken those before, and how long a child may wait for
+#: it, in all its pauses together, until it is given back.
 _AHEAD = 16
 _STALLED_S = 5.0
 
@@ -71,8 +71,9 @@ class Solving:
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """``("item", …)`` of a request for mappings as they are found, and its ``("end", …)``.
 
-        A reader that stands still gives its child back after some seconds; when it reads on, a
-        child goes on behind what was read. All of them together have the time of ``limits``.
+        A reader that stands still, or reads slowly, gives its child back after some seconds of
+        waiting; when it has read what was found, a child goes on behind that. All of them together
+        have the time of ``limits``.
         Closing the generator stops the work.
         """
         count, left_s = 0, limits.wall_s
@@ -108,15 +109,14 @@ class Solving:
                     async for kind, value in stream:
                         if kind != "item":
                             continue
-                        if part.room.locked():
-                            try:
-                                async with asyncio.timeout(_STALLED_S):
-                                    await part.room.acquire()
-                            except TimeoutError:
-                                part.used_s = loop.time() - began - _STALLED_S
-                                return None
-                        else:
-                            await part.room.acquire()
+                        waits = loop.time()
+                        try:
+                            async with asyncio.timeout(_STALLED_S - part.waited_s):
+                                await part.room.acquire()
+                        except TimeoutError:
+                            part.used_s = waits - began - part.waited_s
+                            return None
+                        part.waited_s += loop.time() - waits
                         part.found.put_nowait(value)
                     return stream.end
         finally:
@@ -133,6 +133,7 @@ class _Part:
         self.found: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.room = asyncio.Semaphore(_AHEAD)
         self.used_s = 0.0
+        self.waited_s = 0.0
 
 
 class _Counted:

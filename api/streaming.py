@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -23,14 +23,21 @@ NDJSON = "application/x-ndjson"
 EVENT_STREAM = "text/event-stream"
 
 
+#: How often the token of whoever reads is looked up again: it is to end within two seconds.
+ADMIT_S = 0.5
+Admitted = Callable[[], Awaitable[bool]]
+
+
 class Stream(Response):
-    """A response of pieces; the generator is closed whatever happens."""
+    """A response of pieces; the generator is closed whatever happens. It is cut off, without its
+    end, once its reader is ``admitted`` no more."""
 
     def __init__(
         self,
         pieces: AsyncIterator[bytes],
         media_type: str,
         headers: Mapping[str, str] | None = None,
+        admitted: Admitted | None = None,
     ) -> None:
         super().__init__(None, media_type=media_type)
         del self.headers["content-length"]
@@ -40,6 +47,7 @@ class Stream(Response):
         for name, value in (headers or {}).items():
             self.headers[name] = value
         self._pieces = pieces
+        self._admitted = admitted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write the pieces until they end or the client has gone."""
@@ -50,7 +58,14 @@ class Stream(Response):
                     pass
                 group.cancel_scope.cancel()
 
+            async def watch_token(admitted: Admitted) -> None:
+                while await admitted():
+                    await anyio.sleep(ADMIT_S)
+                group.cancel_scope.cancel()
+
             group.start_soon(watch)
+            if self._admitted is not None:
+                group.start_soon(watch_token, self._admitted)
             await send(
                 {"type": "http.response.start", "status": self.status_code,
                  "headers": self.raw_headers}

@@ -172,11 +172,27 @@ def _check_file(url: URL) -> tuple[int, int] | None:
             raise store_error(url, "is not a regular file", remedy)
         # What is measured and who may log in is the owner's alone; -wal and -shm get this mode too.
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for suffix in ("", "-wal", "-shm"):
+            _make_private(Path(f"{path}{suffix}"))
         found = path.stat()
         return found.st_dev, found.st_ino
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
         raise store_error(url, message, remedy) from error
+
+
+def _make_private(path: Path) -> None:
+    """Take a file of ours from others, who could read it under an older version or a wider mask."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # not there, or a link, whose file is somebody's own affair
+        return
+    try:
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o077:
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
 
 
 def _refuse_another_file(url: URL, identity: tuple[int, int]) -> Callable[[Connection], None]:

@@ -92,6 +92,7 @@ def bell_app(broker_url: str, device_id: str, ca_file: str | None = None) -> Any
         # Nobody but the server tells a board what to do, and a node that comes back under its
         # own name would be locked out of its control queue.
         worker_enable_remote_control=False,
+        worker_consumer="worker.bell_consumer:BellConsumer",
         worker_send_task_events=False,
         worker_hijack_root_logger=False,
         task_create_missing_queues=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from fastapi import Request
@@ -125,7 +126,8 @@ async def stream_mappings(
                 yield problem_line(as_problem(error), instance)
 
     request.state.waits = True
-    return Stream(await begun(lines()), NDJSON)
+    admitted = partial(services.authenticator.still_admits, request)
+    return Stream(await begun(lines()), NDJSON, admitted=admitted)
 
 
 @routes.post(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
@@ -175,7 +176,8 @@ async def export_measurements(
     suffix = {ExportFormat.T4: "t4.json"}.get(filters.format, filters.format.value)
     headers = {"Content-Disposition": f'attachment; filename="measurements.{suffix}"'}
     pieces = await begun(exported(services, principal, selection, filters.format))
-    return Stream(pieces, MEDIA_TYPES[filters.format], headers)
+    admitted = partial(services.authenticator.still_admits, request)
+    return Stream(pieces, MEDIA_TYPES[filters.format], headers, admitted)
 
 
 @routes.get(

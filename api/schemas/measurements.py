@@ -183,8 +183,8 @@ class Front(BaseModel):
 
     `fastest` and `smallest` answer the epsilon-constraint questions: the least time within
     `max_memory_bytes`, the least memory within `max_time_ms`. Of several boards, points count that
-    another board of the same kind or another run has confirmed: neither of the two times is more
-    than one and a half times the other.
+    another board of the same kind has confirmed, in any run: neither of the two times is more than
+    one and a half times the other.
     """
 
     points: list[FrontPointDocument]

@@ -1,7 +1,8 @@
 """Exact time-memory fronts over any set of studies, and the best within a bound.
 
 Where a selection has measurements of several boards, a board's word alone leads nothing: a point
-counts once another board of the same kind, or another run, has found the candidate about as fast.
+counts once another board of the same kind has found the candidate about as fast, in whatever run.
+How often a board says a thing is no reason to believe it.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ def _conditions(
 
 
 def _is_confirmed(row: type[MeasurementRow]) -> ColumnElement[bool]:
-    """Whether somebody else measured the candidate on such a device and found it about as fast;
+    """Whether another board measured the candidate on such a device and found it about as fast;
     what no board of the farm measured is its owner's own."""
     other, study, of_other = aliased(MeasurementRow), aliased(StudyRow), aliased(StudyRow)
     again = (
@@ -189,7 +190,7 @@ def _is_confirmed(row: type[MeasurementRow]) -> ColumnElement[bool]:
         .where(
             study.id == row.study_id,
             other.candidate_id == row.candidate_id,
-            other.id != row.id,
+            other.board_id.is_distinct_from(row.board_id),
             other.time_ms <= row.time_ms * CONFIRMED_WITHIN,
             row.time_ms <= other.time_ms * CONFIRMED_WITHIN,
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from mapper.errors import InputError, Problem
@@ -16,22 +17,35 @@ MULTIPLY_ADDS = "multiply_adds"
 _MARGIN = 4.0
 #: Lanes of a compute unit where the driver tells of none: the most that a GPU's unit has had.
 _GPU_LANES = 128
+#: A thousand times the largest GPU.
+_MOST_RATE = 1e9
+_FACTS = ("device.compute_units", "device.max_clock_mhz", "device.kind", "profile")
 #: The slowest trial over the fastest. A machine that sleeps makes a second of a microsecond.
 _MOST_SPREAD = 1e6
 
 
 def require_possible(
-    outcome: Outcome, payload: Mapping[str, Any], facts: Mapping[str, Any]
+    outcome: Outcome,
+    payload: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    known: Iterable[Mapping[str, Any]] = (),
 ) -> None:
-    """InputError for trials that the device of these facts cannot have had."""
+    """InputError for trials that the device of these facts cannot have had, and for facts that no
+    device has.
+
+    ``known`` are facts of it from before. A result without facts, or with better ones, does not
+    make a device faster: what they all say is completed by the others, and the least counts.
+    """
     if not isinstance(outcome, Timed):
         return
     fastest, slowest = min(outcome.trials_ns), max(outcome.trials_ns)
     if slowest > _MOST_SPREAD * fastest:
         raise _impossible("differ by more than a million times", f"{fastest} to {slowest} ns", "")
-    work, rate = payload.get(MULTIPLY_ADDS), most_rate(facts)
+    if most_rate(facts) == math.inf:
+        raise InputError(Problem("/facts", "units, clock or vectors are of no device"))
+    work, rate = payload.get(MULTIPLY_ADDS), least_rate((facts, *known))
     if isinstance(work, int) and rate is not None and fastest * rate < work:
-        least = math.ceil(work / rate)
+        least = math.ceil(Fraction(work) / Fraction(rate))
         raise _impossible(
             f"are of a device of {rate * 1e9:.3g} multiply-adds a second at most",
             f"{fastest} ns for {work} of them",
@@ -39,21 +53,39 @@ def require_possible(
         )
 
 
+def least_rate(sources: Sequence[Mapping[str, Any]]) -> float | None:
+    """The least that facts of one device from several sources leave possible."""
+    rates: list[float] = []
+    for own in sources:
+        completed: dict[str, Any] = {}
+        for source in (*sources, own):
+            completed |= {name: source[name] for name in _FACTS if name in source}
+        rate = most_rate(completed)
+        if rate is not None and rate < math.inf:
+            rates.append(rate)
+    return min(rates, default=None)
+
+
 def most_rate(facts: Mapping[str, Any]) -> float | None:
     """Multiply-adds a nanosecond that a device surely stays below, by its own facts: four times
-    compute units, clock and widest vector. None where it does not tell."""
+    compute units, clock and widest vector. None where it does not tell, infinity for what no
+    device has."""
     try:
         units = int(facts["device.compute_units"])
         clock_mhz = float(facts["device.max_clock_mhz"])
         kind = str(facts["device.kind"])
         widths = facts["profile"]["vector_widths"]
         lanes = max(int(width) for width in widths)
+        if kind != "cpu":
+            lanes = max(lanes, _GPU_LANES)
+        rate = _MARGIN * units * clock_mhz / 1e3 * lanes
     except (KeyError, TypeError, ValueError):
         return None
-    if kind != "cpu":
-        lanes = max(lanes, _GPU_LANES)
-    rate = _MARGIN * units * clock_mhz / 1e3 * lanes
-    return rate if math.isfinite(rate) and rate > 0 else None
+    except OverflowError:
+        return math.inf
+    if not rate <= _MOST_RATE:
+        return math.inf
+    return rate if rate > 0 else None
 
 
 def _impossible(what: str, found: str, allowed: str) -> InputError:

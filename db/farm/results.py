@@ -121,7 +121,7 @@ class Results:
                 return _finished(job, run, now, repeated=True)
             if board_id is not None:
                 _require_in_service(session, board_id)
-            require_possible(outcome, job.payload, facts)
+            require_possible(outcome, job.payload, facts, _known_facts(session, held))
             began = held.claimed_at if started_at is None else started_at
             row = {
                 "study_id": other_device_study(session, run, job, held.device, facts, now),
@@ -175,6 +175,19 @@ def _require_in_service(session: Session, board_id: str) -> None:
         raise ConflictError(
             Problem("device", "is disabled, so its results are not taken", board.reason)
         )
+
+
+def _known_facts(session: Session, held: Held) -> list[Mapping[str, Any]]:
+    """What is on record of the device that measures: its board's facts, and those of the study's
+    device, which is another one where a stand-in measures."""
+    found: list[Mapping[str, Any]] = []
+    board = None if held.job.board_id is None else session.get(BoardRow, held.job.board_id)
+    if board is not None:
+        found.append(board.facts)
+    of_run = held.run is not None and held.run.board_id == held.job.board_id
+    if held.device is not None and (of_run or board is None):
+        found.append(held.device.facts)
+    return found
 
 
 def _of_run(run: RunRow | None) -> RunRow:

@@ -122,6 +122,8 @@ class Strikes:
             runs = _lock_runs_of(session, StruckRow, which)
             struck = StruckRow.__table__.c
             columns = [struck[name] for name in _KEPT]
+            # What was measured again meanwhile stays as it is now.
+            _deleted(session, StruckRow, [*which, _is_back()])
             # An id may have been given anew where the newest measurements were struck.
             free = ~struck.id.in_(select(MeasurementRow.id))
             chosen = select(struck.id, *columns).where(*which, free)

@@ -44,6 +44,7 @@ def celery_app(broker_url: str) -> Celery:
         worker_detect_quorum_queues=True,
         # A node that comes back under its name would be locked out of its own queue.
         worker_enable_remote_control=False,
+        worker_consumer="worker.bell_consumer:BellConsumer",
         worker_send_task_events=False,
         task_send_sent_event=False,
         worker_hijack_root_logger=False,

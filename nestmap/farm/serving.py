@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import hashlib
 import ipaddress
 import os
 import signal
@@ -279,9 +280,13 @@ def _refuse_lost(store: str, farm: Farm | None) -> None:
     """
     url = address_of(store)
     tokens = _beside(store, TOKEN_FILE_SUFFIX)
-    if url.get_backend_name() != "sqlite" or not tokens.exists():
+    if not tokens.exists():
         return
-    lost = not Path(url.database or "").exists() if farm is None else not farm.tokens.any_ever()
+    if farm is None:
+        # A server says itself that it has no such database.
+        lost = url.get_backend_name() == "sqlite" and not Path(url.database or "").exists()
+    else:
+        lost = not farm.tokens.any_ever()
     if lost:
         found = "no such file" if farm is None else "an empty store"
         raise StoreError(
@@ -317,11 +322,14 @@ def _write_private(path: Path, text: str) -> str:
 
 
 def _beside(store: str, suffix: str) -> Path:
-    """A path next to an SQLite file; in the current folder where the store is a server."""
+    """A path next to an SQLite file; in the current folder where the store is a database of a
+    server, with a name that is that database's alone."""
     url = address_of(store)
-    base = (
-        Path(url.database or "nestmap") if url.get_backend_name() == "sqlite" else Path("nestmap")
-    )
+    if url.get_backend_name() == "sqlite":
+        base = Path(url.database or "nestmap")
+    else:
+        place = f"{url.host or ''}:{url.port or ''}/{url.database or ''}"
+        base = Path(f"nestmap-{hashlib.sha256(place.encode()).hexdigest()[:12]}")
     return base.with_name(base.name + suffix)
 
 

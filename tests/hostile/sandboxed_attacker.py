@@ -13,12 +13,13 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from worker.measuring.sandbox import VARIABLE, Folders, Sandbox, enter, restrain
-from worker.measuring.wire import send
+from worker.measuring.wire import receive, send
 
 _MOST_FORKS = 600
 
@@ -60,6 +61,12 @@ def _written(folder: str) -> str:
     return str(path)
 
 
+def _writable(folder: str) -> str:
+    """Whether there could be a new file; it has no name, so that none is left behind."""
+    os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600))
+    return folder
+
+
 def _syscall(number: int, *arguments: int) -> str:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(number, *arguments) == -1:
@@ -75,6 +82,30 @@ def _stay() -> str:
             time.sleep(300)
         os._exit(0)
     return "forked"
+
+
+def _fill(how: str) -> None:
+    """Memory that no limit of one process counts; nobody says no."""
+    size = 400 << 20
+    if how == "shared":
+        for _ in range(2):
+            kept = mmap.mmap(-1, size)
+            kept[:] = bytes(size)
+            _KEPT.append(kept)
+    elif how == "file":
+        for _ in range(2):
+            descriptor = os.memfd_create("x")
+            for _ in range(400):
+                os.write(descriptor, bytes(1 << 20))
+    elif how == "processes":
+        for _ in range(3):
+            if not os.fork():
+                _KEPT.append(bytearray(b"x") * (250 << 20))
+                time.sleep(300)
+    time.sleep(300)
+
+
+_KEPT: list[object] = []
 
 
 def _killed(pid: int) -> str:
@@ -97,10 +128,10 @@ def attacks(aim: dict[str, str]) -> dict[str, Callable[[], str]]:
         "the agent's memory": lambda: str(Path(f"/proc/{agent}/mem").open("r+b")),
         "signal to the agent": lambda: _killed(agent),
         "shadow": lambda: Path("/etc/shadow").read_text(),
-        "write beside the package": lambda: _written(aim["package"]),
+        "write beside the package": lambda: _writable(aim["package"]),
         "write into the state": lambda: _written(str(Path(aim["identity"]).parent)),
         "write into workloads": lambda: _written(aim["workloads"]),
-        "write into /var/tmp": lambda: _written("/var/tmp"),
+        "write into /var/tmp": lambda: _writable("/var/tmp"),
         "tcp": lambda: _connect(socket.AF_INET, ("127.0.0.1", int(aim["port"]))),
         "unix socket": lambda: _connect(socket.AF_UNIX, aim["socket"]),
         "abstract socket": lambda: _connect(socket.AF_UNIX, "\0" + aim["abstract"]),
@@ -139,6 +170,16 @@ def main() -> None:
     if aim["end"] == "stay":
         _stay()
         send(1, {"stays": True})
+        time.sleep(300)
+    if aim["end"].startswith("fill "):
+        _fill(aim["end"].partition(" ")[2])
+    if aim["end"].startswith("start "):
+        receive(0)
+        if aim["end"] == "start thread":
+            threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
+        elif not os.fork():
+            time.sleep(300)
+        send(1, {"started": True})
         time.sleep(300)
     if aim["end"] == "abort":
         os.abort()

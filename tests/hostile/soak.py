@@ -451,8 +451,48 @@ def _run_figures(found: Runs) -> dict[str, Any]:
     }
 
 
+def rows(figures: dict[str, Any], postgresql: bool) -> list[str]:
+    """The figures as a table for docs/reliability.md."""
+    alone, beside = figures["alone"], figures["beside"]
+    runs_alone, runs_beside = figures["runs_alone"], figures["runs_beside"]
+    memory = figures["memory_mb"]
+
+    def answers(of: dict[str, Any]) -> str:
+        if not of["answers"]:
+            return "none"
+        return (
+            f"{of['answers']:,}: median {of['median_ms']} ms, 95 % {of['p95_ms']} ms, "
+            f"worst {of['worst_ms']:,} ms"
+        )
+
+    def ended(of: dict[str, Any]) -> str:
+        if not of["runs"]:
+            return "none"
+        return f"{of['runs']:,}: median {of['median_s']} s, worst {of['worst_s']} s"
+
+    def megabytes(of: dict[str, int]) -> str:
+        return f"{of['all']:,} MB, of that the service {of['service']:,} MB"
+
+    store = "PostgreSQL" if postgresql else f"SQLite, {figures['store_mb']:,} MB at the end"
+    attacks = ", ".join(f"{what} {number:,}" for what, number in figures["attacks"].items())
+    faults = "; ".join(figures["faults"]) or "nothing"
+    return [
+        f"| {figures['seconds']:,.0f} s, {len(ATTACKS)} attackers | alone | beside them |",
+        "| --- | --- | --- |",
+        f"| answers to a user's questions | {answers(alone)} | {answers(beside)} |",
+        f"| runs of {CANDIDATES} candidates | {ended(runs_alone)} | {ended(runs_beside)} |",
+        f"| memory of all processes | {megabytes(memory['before'])} | in the middle "
+        f"{megabytes(memory['middle'])}; at the end {megabytes(memory['end'])}; at most "
+        f"{memory['most']:,} MB |",
+        f"| store, log | | {store}; {figures['log_kb']:,} kB |",
+        f"| what attackers were told | | {attacks} |",
+        f"| lost | | {faults} |",
+    ]
+
+
 def main() -> int:
-    """Run it and print its figures; 1 where somebody lost something."""
+    """Run it and print its figures, as a table in Markdown on standard output and in full on
+    standard error; 1 where somebody lost something."""
     parser = argparse.ArgumentParser(prog="tests.hostile.soak")
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--postgresql", action="store_true", help="instead of SQLite")
@@ -461,7 +501,8 @@ def main() -> int:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nestmap-soak-"))
         store = stack.enter_context(PostgresNode()).url if options.postgresql else ""
         figures = campaign(options.seconds, Path(folder), store)
-    print(json.dumps(figures, indent=1))
+    print(json.dumps(figures, indent=1), file=sys.stderr)
+    print("\n".join(rows(figures, options.postgresql)))
     return 1 if figures["faults"] else 0
 
 

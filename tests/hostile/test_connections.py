@@ -15,13 +15,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
 from pydantic import ValidationError
 
-from api.connections import ConnectionBounds, Seldom, bounded_config
+from api.addresses import customer_of
+from api.auth import Authenticator
+from api.connections import ConnectionBounds, OpenConnections, Seldom, bounded_config
 from api.observing import service_logger
+from api.problems import ProblemError
 from api.settings import Settings
 from tests.unit.api.conftest import Service
 from tests.unit.api.live_server import serving
@@ -159,6 +163,40 @@ def test_a_named_proxy_may_have_all_of_them(tmp_path: Path) -> None:
             one.settimeout(10)
             one.sendall(REQUEST)
             assert b" 200 " in one.recv(4096)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "counted"),
+    [
+        (["2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:2::3%eth0"], 1),
+        (["2001:db8:1:2::1", "2001:db8:1:3::1"], 2),
+        (["::ffff:203.0.113.1", "203.0.113.1"], 1),
+        (["::ffff:203.0.113.1", "::ffff:203.0.113.2"], 2),
+        (["::1", "127.0.0.1"], 2),
+        (["", "testclient"], 2),
+    ],
+)
+def test_addresses_of_one_customer_are_counted_together(addresses: list[str], counted: int) -> None:
+    assert len({customer_of(address) for address in addresses}) == counted
+
+
+def test_a_customer_of_ipv6_cannot_take_all_connections() -> None:
+    found = OpenConnections(ConnectionBounds(most=100, most_each=4), Seldom(lambda *_: None))
+    each = [f"2001:db8:1:2::{number:x}" for number in range(6)]
+    assert [found.enter(address) for address in each] == [""] * 4 + ["of this address"] * 2
+    assert found.enter("2001:db8:1:3::1") == ""
+    for address in each:
+        found.leave(address)
+    assert found.enter(each[0]) == "" and found.count == 2
+
+
+def test_failures_of_a_customer_of_ipv6_are_counted_together() -> None:
+    authenticator = Authenticator(cast(Any, None), cache_s=0, failures_per_minute=2)
+    for number in range(2):
+        authenticator.failed(f"2001:db8:1:2::{number}")
+    with pytest.raises(ProblemError, match="too many"):
+        authenticator.failed("2001:db8:1:2::7")
+    authenticator.failed("2001:db8:1:3::7")
 
 
 def test_bounds_stay_below_the_limit_on_files() -> None:

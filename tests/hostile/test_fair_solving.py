@@ -126,6 +126,32 @@ def test_a_reader_that_stands_still_gives_its_child_back_and_reads_on(
     asyncio.run(main())
 
 
+def test_a_reader_that_is_slow_all_the_time_holds_a_child_for_a_small_part_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One mapping every 4 s, say: no pause is long enough to be a stall."""
+    monkeypatch.setattr(solving, "_STALLED_S", 0.25)
+    every_s, count = 0.2, 40
+
+    async def main() -> None:
+        ASKING.set("reader")
+        async with pool_of(1, most_extra=0) as pool:
+            asking = Solving(pool, None, Database(1), Metrics(), 60.0)
+            found = asking.mappings({"kind": "mappings"}, SolverLimits())
+            looks: list[int] = []
+            async for _ in found:
+                for _ in range(10):
+                    looks.append(pool.idle)
+                    await asyncio.sleep(every_s / 10)
+                if len(looks) >= count * 10:
+                    break
+            await found.aclose()
+            # Of 3.2 s, in which what was found ahead is read, the child waits for 0.25 s.
+            assert sum(looks) > 0.7 * len(looks)
+
+    asyncio.run(main())
+
+
 def test_a_runner_claims_its_kinds_alone() -> None:
     from db.farm.states import JobKind
 

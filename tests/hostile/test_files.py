@@ -37,6 +37,19 @@ def test_store_log_and_backup_can_be_read_by_nobody_else(tmp_path: Path):
     assert (tmp_path / "copy.sqlite3").stat().st_mode & 0o777 == 0o600
 
 
+def test_store_that_others_could_read_is_taken_from_them(tmp_path: Path):
+    path = tmp_path / "store.sqlite3"
+    with Store.open(path) as store:
+        store.add_device("board", {"driver": "1"})
+        beside = sorted(tmp_path.iterdir())
+        assert {file.name for file in beside} > {"store.sqlite3-shm", "store.sqlite3-wal"}
+        for file in beside:
+            file.chmod(0o644)
+        with Store.open(path):
+            modes = [oct(file.stat().st_mode & 0o777) for file in beside]
+        assert modes == ["0o600"] * len(beside)
+
+
 @pytest.fixture(params=["device without an end", "pipe without a writer", "folder", "too much"])
 def no_plain_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "it"

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapper.errors import InputError
+from mapper.kernel_gen.header import INDEX_TYPE
 from worker.measuring.golden import golden_kernel
-from worker.measuring.kernel_text import refuse_foreign_text
+from worker.measuring.kernel_text import INDEX_BLOCK, refuse_foreign_text
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden/kernels"
 HEAD = "__kernel void k(__global float *b) {\n"
@@ -44,8 +45,61 @@ FOREIGN = {
     "an attribute as in C++": "[ [gnu::constructor]] void f(void) { }\n" + HEAD + "}",
     "a comment without an end": HEAD + "} /* x",
     "brackets that do not fit": HEAD + "} }",
+    "an include behind a return of the carriage": "// x\r#include </etc/passwd>\n" + HEAD + "}",
+    "a declaration behind a return in a comment": "// x\rint system(int);\n" + HEAD + "}",
+    "a pragma with a comment of two lines": (
+        "#pragma unroll /*\n*/ void system(int x) { }\n" + HEAD + "int system(int); system(0); }"
+    ),
+    "a condition of its own": "#if defined(__x86_64__) || defined(__aarch64__)\n#endif\n"
+    + HEAD
+    + "}",
+    "a block for one machine": INDEX_TYPE.replace("index_t;\n#else", "index_t; /*\n#else")
+    + HEAD
+    + "}",
+    "a block with more in one branch": (
+        INDEX_TYPE.replace("#else", "void system(int x) {\n#else\n}") + HEAD + "system(0); }"
+    ),
+    "the block twice": INDEX_TYPE + INDEX_TYPE + HEAD + "}",
+    "a line's number": '#line 1 "x"\n' + HEAD + "}",
+    "a question for a file": "#if __has_include(</etc/passwd>)\n#endif\n" + HEAD + "}",
+    "pasted assembly": "#define a(x, y) x##y\n" + HEAD + 'a(as, m)("nop"); }',
+    "assembly by the number of a letter": HEAD + "\\u0061sm(b); }",
+    "assembly in another spelling": HEAD + "__asm(b); }",
+    "assembly over two lines": HEAD + 'as\\\nm("nop"); }',
+    "a line that a trigraph joins": "// x ??/\n#include </etc/passwd>\n" + HEAD + "}",
+    "a pragma with more": "#pragma unroll 4\n" + HEAD + "}",
+    "an assertion": HEAD + "_Static_assert(1, 0); }",
+    "a function by the type of another": HEAD + "typedef int dot(int); dot system; (system)(0); }",
+    "a function behind a star": HEAD + "float *(system)(int); *(system)(0); }",
+    "a function by a pointer": HEAD + "float (*p)(int); (*p)(0); }",
+    "a function of an array": HEAD + "b[0](0); }",
     "letters that are none": HEAD + "int \u0430sm = 0; }",
 }
+
+#: What some reader of C takes for the end of a line, or for nothing at all.
+CONTROLS = [chr(number) for number in (*range(9), *range(11, 32), 127, 0x85, 0x200B, 0x2028, 0x2029,
+                                       0xFEFF, 0xD800)]  # fmt: skip
+
+
+@pytest.mark.parametrize("character", CONTROLS, ids=lambda one: f"U+{ord(one):04X}")
+@pytest.mark.parametrize("text", ["// {}\n", "/* {} */", "{}", "#pragma {}unroll\n"])
+def test_control_characters_are_refused_even_in_comments(character: str, text: str) -> None:
+    with pytest.raises(InputError, match="control character"):
+        refuse_foreign_text(text.format(character) + HEAD + "}")
+
+
+def test_the_block_that_is_known_is_the_one_that_is_printed() -> None:
+    assert INDEX_TYPE.endswith("*/\n" + INDEX_BLOCK)
+
+
+def test_casts_are_no_calls_and_comments_may_have_letters_of_any_kind() -> None:
+    body = "b[0] = (float)(b[1]) + ((__global const float4 *)(b))[0].s0; if (b[0]) (b)[1] = 0; }"
+    refuse_foreign_text("/* Schicht für Bögen, 層 */\n" + HEAD + body)
+
+
+def test_a_place_is_named_behind_comments_and_directives() -> None:
+    with pytest.raises(InputError, match="near line 7"):
+        refuse_foreign_text("/*\n\n*/\n" + HEAD + "#pragma unroll\n/*\n*/ asm; }")
 
 
 @pytest.mark.parametrize("name", FOREIGN)

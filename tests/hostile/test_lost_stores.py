@@ -13,13 +13,18 @@ from typing import Never
 
 import httpx
 import pytest
+from sqlalchemy import create_engine
 
 from api.settings import Settings
 from db.farm import farm as farm_module
 from db.farm.farm import Farm
 from db.farm.states import Scope
+from mapper.errors import StoreError
+from nestmap.farm import serving as serving_module
+from nestmap.farm.serving import ServeOptions, serve
 from tests.unit.api.conftest import Service
 from tests.unit.api.live_server import serving
+from tests.unit.db.postgres_server import INSTALL, NEEDS, PostgresNode
 
 
 def delete(path: Path) -> None:
@@ -92,3 +97,27 @@ def test_no_new_store_begins_where_there_was_one(tmp_path: Path, left: str) -> N
         assert tokens.read_text() == "nm_kept.kept\n"
     if left == "nothing":
         assert not store.exists()
+
+
+@pytest.mark.needs(NEEDS, install=INSTALL)
+def test_no_new_store_begins_in_a_database_that_was_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with PostgresNode() as node:
+        options = ServeOptions(store=node.url)
+        with Farm.open(node.url) as farm:
+            serving_module._first_token(farm, node.url, lambda *_, **__: None)
+            serving_module._refuse_lost(options.store, farm)
+        (tokens,) = tmp_path.iterdir()
+        assert tokens.name.endswith(".admin-token")
+        engine = create_engine(node.url)
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+            connection.exec_driver_sql("CREATE SCHEMA public")
+        engine.dispose()
+        for _ in range(2):  # nor at the second try
+            with pytest.raises(StoreError, match="there was a store here"):
+                serve(options, Settings(), lambda *_, **__: None)
+        other = node.url.rpartition("/")[0] + "/other"
+        assert not serving_module._beside(other, ".admin-token").exists()

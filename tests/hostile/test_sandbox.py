@@ -15,11 +15,16 @@ from typing import Any
 
 import pytest
 
-from worker.measuring import landlock
+from mapper.measurement import Timed
+from worker.executor.opening import SANDBOXED_CHILD
+from worker.measuring import MeasuringChild, landlock
 from worker.measuring.child_process import ChildDied, ChildProcess
+from worker.measuring.golden import golden_kernel
 from worker.measuring.sandbox import VARIABLE, Sandbox, lacking
+from worker.measuring.wire import send
 
 ATTACKER = "tests.hostile.sandboxed_attacker"
+LINGERING = "tests.hostile.lingering_child"
 ROOT = Path(__file__).resolve().parents[2]
 #: What limits alone cannot hold back, which is why --require-sandbox refuses them.
 _OPEN_FILES = {
@@ -33,7 +38,9 @@ _OPEN_FILES = {
 class Attack:
     """A child that attacks; what it is aimed at."""
 
-    def __init__(self, folder: Path, kind: str, end: str, within: str) -> None:
+    def __init__(
+        self, folder: Path, kind: str, end: str, within: str, memory_bytes: int = 1 << 30
+    ) -> None:
         self.mark = uuid.uuid4().hex
         state = folder / "state"
         state.mkdir(mode=0o700)
@@ -57,7 +64,7 @@ class Attack:
             "socket": str(folder / "s"), "abstract": self.mark, "end": end,
             "within": within,
         }  # fmt: skip
-        sandbox = Sandbox(kind=kind, memory_bytes=1 << 30)
+        sandbox = Sandbox(kind=kind, memory_bytes=memory_bytes)
         environment = {VARIABLE: sandbox.to_text(), "AIM": json.dumps(aim), "MARK": self.mark}
         self.child = ChildProcess("none", self.measuring, ATTACKER, environment)
 
@@ -89,8 +96,10 @@ class Attack:
 
 
 @contextmanager
-def attack(folder: Path, kind: str, end: str = "0", within: str = "") -> Iterator[Attack]:
-    under_way = Attack(folder, kind, end, within)
+def attack(
+    folder: Path, kind: str, end: str = "0", within: str = "", memory_bytes: int = 1 << 30
+) -> Iterator[Attack]:
+    under_way = Attack(folder, kind, end, within, memory_bytes)
     try:
         yield under_way
     finally:
@@ -145,6 +154,47 @@ def test_processes_that_leave_the_session_end_with_the_child(tmp_path: Path, kin
         while (left := under_way.processes()) and time.monotonic() < end:
             time.sleep(0.05)
         assert not left
+
+
+@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("how", ["shared", "file", "processes"])
+def test_memory_of_all_processes_together_is_bounded(tmp_path: Path, kind: str, how: str) -> None:
+    """The system's limit is one process's, and for what it allocates for itself."""
+    with attack(tmp_path, kind, end=f"fill {how}", memory_bytes=600 << 20) as under_way:
+        under_way.told()
+        with pytest.raises(ChildDied, match="600 MB"):
+            under_way.told()
+        end = time.monotonic() + 10
+        while (left := under_way.processes()) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not left
+
+
+@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("what", ["thread", "process"])
+def test_what_a_job_leaves_running_is_seen(tmp_path: Path, kind: str, what: str) -> None:
+    with attack(tmp_path, kind, end=f"start {what}") as under_way:
+        under_way.told()
+        under_way.child.remember_threads()
+        assert not under_way.child.has_started_more()
+        send(under_way.child._requests, {"start": what}, time.monotonic() + 10)
+        assert under_way.told() == {"started": True}
+        assert under_way.child.has_started_more()
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(("module", "starts"), [(SANDBOXED_CHILD, 1), (LINGERING, 3)])
+def test_a_child_in_which_a_job_lives_on_gets_no_other(
+    monkeypatch: pytest.MonkeyPatch, module: str, starts: int
+) -> None:
+    monkeypatch.setenv(VARIABLE, Sandbox().to_text())
+    golden = golden_kernel()
+    with MeasuringChild(child_module=module) as child:
+        child.upload_workload("golden", golden.inputs, golden.expected)
+        for _ in range(3):
+            outcome = child.measure(golden.plan, workload="golden")
+            assert isinstance(outcome, Timed), outcome
+        assert child.starts == starts
 
 
 @pytest.mark.parametrize(("end", "code"), [("0", 0), ("7", 7), ("abort", -signal.SIGABRT)])

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mapper.device_profile import device_name
@@ -24,6 +24,15 @@ SANDBOXED_CHILD = "worker.measuring.sandboxed_child"
 _START_TIMEOUT_S = 180.0
 _RELOAD_TIMEOUT_S = 120.0
 _SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|(?:^|_)KEY(?:_|$)", re.IGNORECASE)
+#: What OpenCL drivers, their compilers and Python look for.
+_FOR_CHILDREN = re.compile(
+    r"PATH|LD_LIBRARY_PATH|LD_PRELOAD|HOME|USER|LOGNAME|LANG|LANGUAGE|TZ|TMPDIR|XDG_CACHE_HOME"
+    r"|(?:LC|OCL|OPENCL|POCL|PYOPENCL|NESTMAP|CL|CLVK|PYTHON|OMP|OPENBLAS|MKL|KMP|HWLOC"
+    r"|CUDA|MESA|GALLIUM|LIBGL|LIBCLC|RUSTICL|MALI|PAN|PVR|FD|IR3|ETNA|VIV|VC|V3D|DRI|LP"
+    r"|NV|NVIDIA|ROCR|HSA|HIP|GPU|AMD|INTEL|IGC|NEO|ZE|SYCL)_\w*"
+    r"|(?:PYTHON|NV|MALI|LIBCLC|RUSTICL|NEO)\w*"
+)
+_CREDENTIALS_IN_ADDRESS = re.compile(r"://[^/?#\s]*@")
 
 
 def open_device(
@@ -41,11 +50,12 @@ def open_device(
         return NullDevice()
     if spec.startswith(RECORDED):
         return open_recording(Path(spec.removeprefix(RECORDED)))
+    of_owner = dict(os.environ)
+    _keep_for_children()
     os.environ[VARIABLE] = sandbox.to_text()
-    _drop_secrets()
     # In its sandbox the child cannot keep what it finds out about the processor.
     probed_target.find_out(device_name(spec).target)
-    recovery = (lambda: say(run_reload(reload_command))) if reload_command else None
+    recovery = (lambda: say(run_reload(reload_command, of_owner))) if reload_command else None
     return MeasuringChild(
         spec,
         recovery=recovery,
@@ -55,15 +65,17 @@ def open_device(
     )
 
 
-def _drop_secrets() -> None:
-    """Leave children nothing that looks like a secret in their environment."""
-    for name in list(os.environ):
-        if _SECRET.search(name):
+def _keep_for_children() -> None:
+    """Leave children what drivers look for, and of that nothing that looks like a secret."""
+    for name, value in list(os.environ.items()):
+        wanted = _FOR_CHILDREN.fullmatch(name) and not _SECRET.search(name)
+        if not wanted or _CREDENTIALS_IN_ADDRESS.search(value):
             del os.environ[name]
 
 
-def run_reload(command: str) -> str:
-    """Run the owner's command without a shell; what happened, as a sentence."""
+def run_reload(command: str, environment: Mapping[str, str] | None = None) -> str:
+    """Run the owner's command without a shell, in an environment (None: this process's own); what
+    happened, as a sentence."""
     shown = f"reload command {command!r}"
     try:
         ended = subprocess.run(
@@ -71,6 +83,7 @@ def run_reload(command: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=environment,
             timeout=_RELOAD_TIMEOUT_S,
             check=False,
         )

@@ -5,12 +5,12 @@ Started by :class:`worker.measuring.child_process.ChildProcess`, never by hand.
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import contextlib
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections import OrderedDict
@@ -54,7 +54,8 @@ def die_with_parent(lifeline: int) -> None:
             os.read(lifeline, 1)
         os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=watch, name="lifeline", daemon=True).start()
+    # Not threading.Thread: start() waits for ever for a thread that had no memory to begin.
+    _thread.start_new_thread(watch, ())
 
 
 class _Reference:

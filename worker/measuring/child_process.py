@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +18,8 @@ from typing import Any
 
 from mapper.errors import DeviceError, Problem
 from worker.devices.pocl_target import CACHE_SETTING, cache_folder
+from worker.measuring.process_watch import memory_of, processes_of, threads_of
+from worker.measuring.sandbox import VARIABLE, Sandbox
 from worker.measuring.wire import BadMessage, DeadlinePassed, StreamEnded, receive, send
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +28,10 @@ NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 _STDERR_CHARACTERS = 2000
 #: How long a killed process may take to go; only a stuck driver takes longer.
 _KILL_GRACE_S = 5.0
+#: Memory fills at some GB a second at most; to look takes a few milliseconds.
+_WATCH_S = 0.25
+#: What a process that ends takes to be gone, compilers and linkers that a driver starts.
+_SETTLE_S = 0.5
 
 
 class ChildTimedOut(Exception):
@@ -53,9 +61,12 @@ def signal_text(exit_code: int) -> str:
 class ChildProcess:
     """A child in a session of its own, with private caches, killed as a whole group.
 
-    ``directory`` is private to this child and removed with it. Requests and replies have
-    deadlines on the monotonic clock. ``module`` is what the child runs, ``environment`` what it
-    has beside the parent's.
+    One that enters a sandbox is watched: it ends when its processes take more memory together than
+    the sandbox has, and :meth:`has_started_more` says what a job left running.
+
+    ``directory`` is private to this child and removed with it. Requests and replies have deadlines
+    on the monotonic clock. ``module`` is what the child runs, ``environment`` what it has beside
+    the parent's.
     """
 
     def __init__(
@@ -69,36 +80,82 @@ class ChildProcess:
             prefix="child-", dir=directory, ignore_cleanup_errors=True
         )
         private = Path(self._directory.name)
-        self._stderr_path = private / "stderr.txt"
+        # Without a name: what the child puts in its place is never opened by the parent.
+        self._stderr = _nameless(directory)
         lifeline, self._lifeline = os.pipe()
         try:
-            with self._stderr_path.open("ab") as stderr:
-                self._process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-m",
-                        module,
-                        f"--device={device}",
-                        f"--lifeline={lifeline}",
-                    ],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    bufsize=0,
-                    env=_environment(private) | dict(environment),
-                    pass_fds=(lifeline,),
-                    start_new_session=True,
-                )
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    module,
+                    f"--device={device}",
+                    f"--lifeline={lifeline}",
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                bufsize=0,
+                env=_environment(private) | dict(environment),
+                pass_fds=(lifeline,),
+                start_new_session=True,
+            )
         except OSError:
             os.close(self._lifeline)
+            os.close(self._stderr)
             raise
         finally:
             os.close(lifeline)
         assert self._process.stdin is not None and self._process.stdout is not None
         self._requests = self._process.stdin.fileno()
         self._replies = self._process.stdout.fileno()
-        os.set_blocking(self._requests, False)
+        for pipe in (self._requests, self._replies):
+            # The child can open a pipe's other end too, and take away what poll() has seen.
+            os.set_blocking(pipe, False)
         self._job_stderr_start = 0
+        self._at_first: frozenset[int] | None = None
+        self._reaping = threading.Lock()
+        self._reaped = threading.Event()
+        self._over = ""
+        sandbox = environment.get(VARIABLE, os.environ.get(VARIABLE))
+        self._memory_bytes = None if sandbox is None else Sandbox.from_text(sandbox).most_bytes
+        if self._memory_bytes is not None:
+            watch = threading.Thread(target=self._watch, args=(self._memory_bytes,), daemon=True)
+            watch.start()
+
+    def _watch(self, most_bytes: int) -> None:
+        """End the child when its processes take too much memory together."""
+        while not self._reaped.wait(_WATCH_S):
+            taken = memory_of(processes_of(self._process.pid), most_bytes)
+            if taken <= most_bytes:
+                continue
+            with self._reaping:
+                # Until it is reaped its number is nobody else's.
+                if not self._reaped.is_set():
+                    self._over = (
+                        f"its processes took {taken >> 20} MB of memory together; "
+                        f"allowed: {most_bytes >> 20} MB"
+                    )
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.killpg(self._process.pid, signal.SIGKILL)
+            return
+
+    def remember_threads(self) -> None:
+        """Take what runs now for what belongs to the child, its driver's threads among it."""
+        if self._memory_bytes is not None:
+            self._at_first = threads_of(processes_of(self._process.pid))
+
+    def has_started_more(self) -> bool:
+        """Whether a thread or a process runs that did not when :meth:`remember_threads` was called:
+        what outlives its job could look on or disturb the next."""
+        if self._at_first is None:
+            return False
+        end = time.monotonic() + _SETTLE_S
+        while threads_of(processes_of(self._process.pid)) - self._at_first:
+            if time.monotonic() > end:
+                return True
+            time.sleep(0.02)
+        return False
 
     @property
     def pid(self) -> int:
@@ -130,8 +187,7 @@ class ChildProcess:
 
         A child that dies before it has the message did not die of it.
         """
-        with contextlib.suppress(OSError):
-            self._job_stderr_start = self._stderr_path.stat().st_size
+        self._job_stderr_start = self._stderr_size()
         try:
             send(self._requests, message, deadline)
         except DeadlinePassed:
@@ -144,18 +200,24 @@ class ChildProcess:
 
     def stderr_tail(self) -> str:
         """The end of what driver and kernel wrote during the current job."""
+        start = max(self._job_stderr_start, self._stderr_size() - _STDERR_CHARACTERS)
         try:
-            with self._stderr_path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(self._job_stderr_start, size - _STDERR_CHARACTERS))
-                text = file.read().decode(errors="replace")
+            text = os.pread(self._stderr, _STDERR_CHARACTERS, start).decode(errors="replace")
         except OSError:
             return ""
         return text.replace(self._directory.name, "").strip()
 
+    def _stderr_size(self) -> int:
+        try:
+            return os.fstat(self._stderr).st_size
+        except OSError:  # closed
+            return 0
+
     def _death_message(self, exit_code: int, detail: str) -> str:
         parts = [f"the measuring process died: {signal_text(exit_code)}", detail]
-        if exit_code == -signal.SIGKILL:
+        if self._over:
+            parts.append(self._over)
+        elif exit_code == -signal.SIGKILL:
             parts.append("killed from outside, perhaps because memory ran out")
         return "\n".join(part for part in (*parts, self.stderr_tail()) if part)
 
@@ -173,6 +235,8 @@ class ChildProcess:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+        with self._reaping:
+            self._reaped.set()
         try:
             exit_code = self._process.wait(timeout=_KILL_GRACE_S)
         except subprocess.TimeoutExpired:
@@ -202,7 +266,27 @@ class ChildProcess:
         try:
             self.kill()
         finally:
-            self._directory.cleanup()
+            if self._stderr >= 0:
+                os.close(self._stderr)
+                self._stderr = -1
+            _remove(self._directory)
+
+
+def _nameless(folder: Path) -> int:
+    """A file to append to that nobody can open by a name."""
+    descriptor, path = tempfile.mkstemp(dir=folder)
+    os.unlink(path)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
+    return descriptor
+
+
+def _remove(directory: tempfile.TemporaryDirectory[str]) -> None:
+    """Remove what a child could write to; folders in folders may be deeper than Python's stack."""
+    try:
+        directory.cleanup()
+    except RecursionError:
+        command = ["rm", "-rf", "--one-file-system", "--", directory.name]
+        subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
 
 
 def _wait_unreaped(pid: int, seconds: float) -> None:

@@ -2,7 +2,9 @@
 
 A second wall before the sandbox (:mod:`worker.measuring.sandbox`): a compiler has words that have
 no place in a kernel, and faults of its own. What generated kernels contain is permitted; a list of
-what is harmful would never be whole.
+what is harmful would never be whole. Both must read the same text: whatever one compiler takes for
+the end of a line and another does not is refused before anything else, and there is nothing
+conditional in it but one block, which is known to the letter.
 """
 
 from __future__ import annotations
@@ -16,21 +18,39 @@ from mapper.errors import InputError, Problem
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
 #: What ends a comment, or begins a directive, after the compiler has joined lines.
 _JOINED = re.compile(r"\\[ \t\v\f\r]*\n|\?\?/")
-_DIRECTIVE = re.compile(r"^[ \t]*#(.*)$", re.MULTILINE)
-_DIRECTIVES = re.compile(
-    r"pragma unroll( \d+)?|pragma OPENCL EXTENSION cl_khr_(fp16|fp64) : enable"
-    r"|if defined\(__x86_64__\) \|\| defined\(__aarch64__\)|else|endif"
-)
+#: The only text in two versions that a kernel has, as :mod:`mapper.kernel_gen.header` prints it.
+INDEX_BLOCK = """\
+#if defined(__x86_64__) || defined(__aarch64__)
+typedef long index_t;
+#else
+typedef int index_t;
+#endif
+"""
+_INDEX_BLOCK = re.compile(rf"^[ \v]*{re.escape(INDEX_BLOCK)}", re.MULTILINE)
+#: A line that the compiler has joined: where a comment had line ends, ``\v`` stands for them.
+_DIRECTIVE = re.compile(r"^[ \t\v]*#.*$", re.MULTILINE)
+_UNROLL = "#pragma unroll"
 _ATTRIBUTE = re.compile(r"__attribute__\s*\(\(\s*(\w+)\s*\(([\w\s,]*)\)\s*\)\)")
-_ATTRIBUTES = frozenset({"reqd_work_group_size", "work_group_size_hint", "aligned"})
+_ATTRIBUTES = frozenset({"reqd_work_group_size", "aligned"})
 #: Digraphs, trigraphs, attributes as in C++.
 _SPELT = re.compile(r"%:|<:|<%|\?\?[=/'()!<>-]|\[\s*\[")
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|[\w.])*|\S")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NEVER = frozenset("#@$`\"'\\")
 _QUALIFIERS = frozenset({"__kernel", "__global", "__local", "__constant", "__private"})
-_WORDS = frozenset({"asm", "extern", "_Pragma", "goto", "register", "typeof", "constructor"})
+_WORDS = frozenset(
+    {"asm", "auto", "constructor", "extern", "goto", "inline", "register", "static", "struct",
+     "typedef", "typeof", "union"}
+)  # fmt: skip
+#: Of the compiler and its library: ``__asm``, ``_Pragma``, ``__has_include``.
+_RESERVED = re.compile(r"_[A-Z_]")
 _BEFORE_PARENTHESES = frozenset({"if", "for", "while", "switch", "return", "sizeof"})
+_BEFORE_STATEMENTS = frozenset({"if", "for", "while", "switch"})
+#: What a cast has between its parentheses.
+_OF_TYPES = re.compile(
+    r"(?:u?(?:char|short|int|long)|float|half|double)(?:2|3|4|8|16)?|unsigned|signed|bool|void"
+    r"|size_t|ptrdiff_t|index_t|const|restrict|volatile|\*|__(?:global|local|constant|private)"
+)
 #: Functions of OpenCL C (6.13 of its specification) that only compute, or order accesses.
 _FUNCTIONS = re.compile(
     r"get_(?:global|local)_(?:id|size|offset)|get_(?:group_id|num_groups|work_dim)"
@@ -45,28 +65,34 @@ _FUNCTIONS = re.compile(
 def refuse_foreign_text(source: str) -> None:
     """InputError for a source that holds what no generated kernel does.
 
-    Directives and attributes other than ours, declarations without a body, calls of what is neither
-    defined in the text nor a function of OpenCL C, texts and characters in quotes, words for
-    assembly and linking. Takes time in proportion to the text.
+    Control characters, directives and attributes other than ours, declarations without a body,
+    calls of what is neither defined in the text nor a function of OpenCL C, nor by a name at all,
+    texts and characters in quotes, words for assembly and linking. Takes time in proportion to the
+    text.
     """
+    if not source.isprintable():
+        for at, character in enumerate(source):
+            if not character.isprintable() and character not in "\n\t":
+                raise _foreign("a control character", source, at)
     if found := _JOINED.search(source):
         raise _foreign("joined lines", source, found.start())
     text = _COMMENT.sub(_blank, source)
+    text = _INDEX_BLOCK.sub(_blank_lines, text, count=1)
     for directive in _DIRECTIVE.finditer(text):
-        if not _DIRECTIVES.fullmatch(" ".join(directive[1].split())):
+        if directive.group().strip() != _UNROLL:
             raise _foreign("a directive", text, directive.start())
-    text = _DIRECTIVE.sub(" ", text)
+    text = _DIRECTIVE.sub(_blank_lines, text)
     for attribute in _ATTRIBUTE.finditer(text):
         if attribute[1] not in _ATTRIBUTES:
             raise _foreign("an attribute", text, attribute.start())
-    text = _ATTRIBUTE.sub(" ", text)
+    text = _ATTRIBUTE.sub(_blank_lines, text)
     if found := _SPELT.search(text):
         raise _foreign("another spelling", text, found.start())
     tokens = [(token.group(), token.start()) for token in _TOKEN.finditer(text)]
     for token, at in tokens:
         if token in _NEVER or not token.isascii():
             raise _foreign("a character", text, at)
-        if token in _WORDS or (token.startswith("__") and token not in _QUALIFIERS):
+        if token in _WORDS or (_RESERVED.match(token) and token not in _QUALIFIERS):
             raise _foreign("a word", text, at)
     defined = set(_defined(tokens, text))
     for (token, at), (follower, _) in pairwise(tokens):
@@ -78,14 +104,36 @@ def refuse_foreign_text(source: str) -> None:
             and not _FUNCTIONS.fullmatch(token)
         ):
             raise _foreign("a call", text, at)
+    _refuse_calls_without_names(tokens, text)
+
+
+def _refuse_calls_without_names(tokens: list[tuple[str, int]], text: str) -> None:
+    """InputError for ``(f)(x)``, ``a[i](x)`` and what declares such an ``f``."""
+    opened: list[int] = []
+    closed = False
+    for place, (token, at) in enumerate(tokens):
+        before = tokens[place - 1][0] if place else ""
+        if token == "(":
+            if before == "]" or (before == ")" and not closed):
+                raise _foreign("a call without a name", text, at)
+            opened.append(place)
+        elif token == ")" and opened:
+            began = opened.pop()
+            closed = (began > 0 and tokens[began - 1][0] in _BEFORE_STATEMENTS) or all(
+                _OF_TYPES.fullmatch(inner) for inner, _ in tokens[began + 1 : place]
+            )
+
+
+def _blank_lines(found: re.Match[str]) -> str:
+    return " " + "\n" * found.group().count("\n") + "\v" * found.group().count("\v")
 
 
 def _blank(comment: re.Match[str]) -> str:
-    """What is left of a comment: its lines, so that what follows is found where it stands."""
+    """What is left of a comment: one line, as for a compiler, in which its own are counted."""
     text = comment.group()
     if text.startswith("/*") and not (text.endswith("*/") and len(text) > 3):
         raise _foreign("a comment without an end", comment.string, comment.start())
-    return " " + "\n" * text.count("\n")
+    return " " + "\v" * text.count("\n")
 
 
 def _defined(tokens: list[tuple[str, int]], text: str) -> Iterator[str]:
@@ -113,8 +161,8 @@ def _defined(tokens: list[tuple[str, int]], text: str) -> Iterator[str]:
 
 
 def _foreign(what: str, text: str, at: int) -> InputError:
-    line = text.count("\n", 0, at) + 1
-    shown = text[at : at + 60].strip().splitlines() or [""]
+    line = text.count("\n", 0, at) + text.count("\v", 0, at) + 1
+    shown = text[at : at + 60].strip(" \t\v\n").split("\n") or [""]
     return InputError(
         Problem(
             "/plan/source",

@@ -278,7 +278,7 @@ class MeasuringChild:
         except (BadMessage, KeyError, TypeError) as error:
             # A kernel may have written over the child's memory.
             outcome, retire = Crash(1, f"the measuring process answered nonsense: {error!r}"), True
-        if retire:
+        if retire or child.has_started_more():
             self._discard()
         return outcome
 
@@ -349,6 +349,7 @@ class MeasuringChild:
         )
         if not isinstance(outcome, Timed):
             raise _ProbeFailed(str(outcome))
+        child.remember_threads()
 
     def _discard(self) -> None:
         child, self._child = self._child, None

@@ -15,6 +15,7 @@ driver. The strongest kind that the system allows is taken:
 
 A filter refuses system calls that kernels never need, sockets among them; memory, processes, open
 files, sizes of files, and core dumps are limited (user_namespaces(7), seccomp(2), landlock(7)).
+The parent adds up what the processes have together (:mod:`worker.measuring.process_watch`).
 """
 
 from __future__ import annotations
@@ -69,6 +70,13 @@ class Sandbox:
     network: bool = False
     kind: str = "auto"
     paths: tuple[str, ...] = ()
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes that a process may allocate, and that the child's processes may have together."""
+        if self.memory_bytes is not None:
+            return self.memory_bytes
+        return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _MEMORY_SHARE)
 
     def to_text(self) -> str:
         """For the environment; :meth:`from_text` reads it back."""
@@ -154,9 +162,7 @@ def restrain() -> None:
 
 def _limited(sandbox: Sandbox, threads: int, *, own_processes: bool) -> dict[str, str]:
     """Put on what every kind has; what of it holds. The user has so many ``threads`` before."""
-    memory = sandbox.memory_bytes
-    if memory is None:
-        memory = int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _MEMORY_SHARE)
+    memory = sandbox.most_bytes
     # What is allocated, not what is reserved: drivers of GPUs reserve more than there is.
     _limit(resource.RLIMIT_DATA, memory)
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)

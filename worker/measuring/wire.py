@@ -55,7 +55,10 @@ def _read_exactly(descriptor: int, count: int, deadline: float | None) -> bytes:
     chunks: list[bytes] = []
     while count:
         _wait(descriptor, select.POLLIN, deadline)
-        chunk = os.read(descriptor, min(count, 1 << 20))
+        try:
+            chunk = os.read(descriptor, min(count, 1 << 20))
+        except BlockingIOError:  # somebody else was faster
+            continue
         if not chunk:
             raise StreamEnded
         chunks.append(chunk)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from db.farm.errors import AbsentError, ConflictError
 from db.farm.farm import Farm
 from db.farm.selection import Selection
 from db.farm.states import EventKind
+from db.farm.tables import JobRow, StruckRow
+from db.tables import MeasurementRow
 from mapper.errors import InputError
 from mapper.measurement import Timed
 from tests.unit.db.farm_values import (
@@ -156,14 +159,45 @@ def test_one_boards_word_leads_no_front_across_boards(farm: Farm) -> None:
     assert {p.time_ms for p in farm.fronts.front(Selection(board_id=liar.id))} == {1e-6}
 
 
-def test_another_run_confirms_and_a_slower_one_does_not(farm: Farm) -> None:
-    one, other = some_board(farm, "one"), some_board(farm, "other")
+def test_another_board_in_another_run_confirms_and_a_slower_one_does_not(farm: Farm) -> None:
+    one, other, third = (some_board(farm, name) for name in ("one", "other", "third"))
     every = Selection(mode="strict")
     once_more(farm, other, [90_000, 90_000])
     once_more(farm, one, [5_000, 1_000])
-    once_more(farm, one, [7_400, 1_600])
+    once_more(farm, third, [7_400, 1_600])
     # 1.48 times as long is about as fast, 1.6 times is not.
     assert [point.time_ms for point in farm.fronts.front(every)] == [5e-3]
+
+
+def test_a_board_does_not_confirm_itself(farm: Farm) -> None:
+    honest, liar = some_board(farm, "honest"), some_board(farm, "liar")
+    every = Selection(mode="strict")
+    once_more(farm, honest, [90_000])
+    for _ in range(2):
+        once_more(farm, liar, [1])
+    assert farm.fronts.front(every) == ()
+    assert farm.fronts.fastest(every) is None and farm.fronts.fastest_by_program(every) == {}
+    assert {point.time_ms for point in farm.fronts.claims(every)} == {1e-6}
+    once_more(farm, some_board(farm, "third"), [90_001])
+    assert [point.time_ms for point in farm.fronts.front(every)] == [90e-3]
+
+
+def test_what_was_measured_again_stays_when_a_strike_is_lifted(farm: Farm, clock: Clock) -> None:
+    board, run = measured(farm, clock, [5_000, 1, 7_000])
+    strike = farm.strikes.strike(board.id, "x", by="me")
+    with farm.store._transactions.write() as session:
+        struck = session.scalars(select(StruckRow).order_by(StruckRow.id)).all()[1]
+        values = {
+            column.name: getattr(struck, column.name)
+            for column in MeasurementRow.__table__.columns
+            if column.name != "id"
+        }
+        session.add(MeasurementRow(**{**values, "time_ms": 6e-3}))
+    farm.strikes.lift(board.id, strike.id, by="me")
+    assert len(farm.measurements.page(Selection(run_id=run.id))) == 3
+    with farm.store._transactions.read() as session:
+        times = session.scalars(select(MeasurementRow.time_ms).order_by(MeasurementRow.time_ms))
+        assert list(times) == [5e-3, 6e-3, 7e-3]
 
 
 FAST = {
@@ -172,17 +206,23 @@ FAST = {
 }  # fmt: skip
 
 
-def test_time_beyond_the_device_is_refused(farm: Farm) -> None:
-    board = some_board(farm)
+def hard_job(farm: Farm, facts: dict[str, object]):
+    """A claimed job of 512,000 multiply-adds, of a board of these facts.
+
+    8 units of 2 GHz and 8 lanes, four times: 512 multiply-adds a nanosecond.
+    """
+    board = farm.boards.add("hikey", profile="mali-g72", facts=facts).board
     some_run(farm, board, budget_candidates=50)
     propose(farm, [0, 1])
     claimed = claim(farm, board)
     with farm.store._transactions.write() as session:
-        from db.farm.tables import JobRow
-
         job = session.get_one(JobRow, claimed.lease.job_id)
-        # 8 units of 2 GHz and 8 lanes, four times: 512 multiply-adds a nanosecond.
         job.payload = {**job.payload, "multiply_adds": 512_000}
+    return board, claimed
+
+
+def test_time_beyond_the_device_is_refused(farm: Farm) -> None:
+    board, claimed = hard_job(farm, {})
     with pytest.raises(InputError, match="cannot be"):
         farm.results.finish_measure(claimed.lease, timed(999), facts={**FACTS, **FAST})
     with pytest.raises(InputError, match="million times"):
@@ -192,3 +232,47 @@ def test_time_beyond_the_device_is_refused(farm: Farm) -> None:
     assert farm.results.finish_measure(claimed.lease, timed(1_000), facts={**FACTS, **FAST}).stored
     # A device that does not tell, as the one that invents its times, is not doubted.
     assert finish(farm, claim(farm, board), 1).stored
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"device.compute_units": "4000"},
+        {"device.compute_units": "many"},
+        {**FAST, "device.max_clock_mhz": "9e5"},
+        {**FAST, "device.kind": "gpu"},
+        {"profile": {}},
+        {"profile": None, "device.compute_units": None},
+    ],
+)
+def test_facts_that_a_result_leaves_out_or_invents_do_not_help(farm: Farm, said) -> None:
+    _, claimed = hard_job(farm, FAST)
+    with pytest.raises(InputError, match="cannot be"):
+        farm.results.finish_measure(claimed.lease, timed(999), facts={**FACTS, **said})
+    assert farm.results.finish_measure(claimed.lease, timed(1_000), facts={**FACTS, **said}).stored
+
+
+def test_facts_of_two_places_are_put_together(farm: Farm) -> None:
+    _, claimed = hard_job(farm, {"profile": FAST["profile"], "device.kind": "cpu"})
+    said = {name: FAST[name] for name in ("device.compute_units", "device.max_clock_mhz")}
+    with pytest.raises(InputError, match="cannot be"):
+        farm.results.finish_measure(claimed.lease, timed(999), facts={**FACTS, **said})
+
+
+@pytest.mark.parametrize(
+    "huge",
+    [
+        {"device.compute_units": 10**400},
+        {"device.compute_units": "9" * 400},
+        {"device.max_clock_mhz": 10**400},
+        {"device.max_clock_mhz": "1e308"},
+        {"device.max_clock_mhz": "inf"},
+        {"profile": {"vector_widths": [10**400]}},
+        {"profile": {"vector_widths": ["1" + "0" * 30]}},
+    ],
+)
+def test_facts_of_no_device_are_refused_by_name(farm: Farm, huge) -> None:
+    _, claimed = hard_job(farm, {})
+    with pytest.raises(InputError, match="of no device"):
+        farm.results.finish_measure(claimed.lease, timed(1), facts={**FACTS, **FAST, **huge})
