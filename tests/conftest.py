@@ -6,6 +6,7 @@ import difflib
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Never
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests import own_process
-from tests.own_process import run_alone, runs_alone
+from tests.own_process import run_alone, run_what_is_asked, runs_alone
 from worker.devices import probed_target
 from worker.measuring import loaded_plan
 
@@ -31,6 +32,10 @@ settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, print_blob=True)
 settings.load_profile("ci" if IN_CI else "dev")
 
+# Tests start hundreds of processes, and each would compile all it imports once more: three
+# times the time of its start.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.dont_write_bytecode = False
 
 # A shell starts what it puts in the background with SIGINT ignored, and children inherit that:
 # then none of the commands under test would end on Ctrl-C.
@@ -97,8 +102,14 @@ def no_kernel_in_this_process() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """In a process below the tests': the tests that it is told, one by one."""
+    return run_what_is_asked(session)
+
+
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Show PoCL to tests of kernels only; those that open it themselves run in a process alone.
+    """Show PoCL to tests of kernels only; those that open it themselves run in a process below.
 
     A test without the mark `kernels`, and every process below it, is told of a target that there
     is not: it fails where it opens PoCL, so that `make kernels` leaves no such test out.
