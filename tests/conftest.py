@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import difflib
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests import own_process
+from tests.module_seconds import is_quick, put_long_ones_first, record
 from tests.own_process import run_alone, run_what_is_asked, runs_alone
 from worker.devices import probed_target
 from worker.measuring import loaded_plan
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
 IN_CI = os.environ.get("NESTMAP_CI") == "1"
+_PR_SET_CHILD_SUBREAPER = 36
 #: What PoCL shall compile the kernels under test for; None: what fits this processor.
 POCL_TARGET = os.environ.get(probed_target.SETTING)
 
@@ -48,6 +51,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden",
         action="store_true",
         help="write tests/golden anew instead of comparing with it",
+    )
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="only unit tests that are quick and need no device, server, browser or tool",
+    )
+    parser.addoption(
+        "--record-seconds",
+        action="store_true",
+        help="write tests/module_seconds.txt anew; for a run of all tests on a quiet machine",
     )
 
 
@@ -102,6 +115,13 @@ def no_kernel_in_this_process() -> Iterator[None]:
         yield
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
+        items[:] = filter(is_quick, items)
+    put_long_ones_first(items)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """In a process below the tests': the tests that it is told, one by one."""
@@ -124,6 +144,18 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     run_alone(item, nextitem)
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """The agent's code adopts orphans for as long as its process lives; this process lives on.
+
+    Else what later tests leave behind is this process's child, where it neither sees that its
+    own parent is gone nor is ever waited for.
+    """
+    yield
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -150,6 +182,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    if config.getoption("--record-seconds"):
+        stats = terminalreporter.stats.values()
+        record(r for found in stats for r in found if isinstance(r, pytest.TestReport))
     skipped = skipped_tests(config)
     if not skipped:
         return
