@@ -3,7 +3,7 @@ processes end together, and `--quick` leaves them out."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -50,7 +50,7 @@ def is_quick(item: pytest.Item) -> bool:
 
 def record(reports: Iterable[pytest.TestReport]) -> None:
     """Write the file anew from what a run of all tests reported."""
-    total = Counter[str]()
+    total: defaultdict[str, float] = defaultdict(float)
     for report in reports:
         total[module_of(report.nodeid)] += report.duration
     lines = [
