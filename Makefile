@@ -11,7 +11,7 @@ SEEDS   := 1
 KERNELS := tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo test kernels lint format golden peers lock audit chaos soak clean
+.PHONY: help venv dev demo check test kernels lint style format golden peers lock audit chaos soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -37,21 +37,32 @@ $(DEV_STAMP): $(STAMP) requirements-dev.lock
 demo: venv  ## tune one small layer on this machine and show the front; DEVICE=opencl:… elsewhere than on the processor
 	$(BIN)/python -m nestmap.demo $(if $(DEVICE),--device '$(DEVICE)')
 
-test: lint  ## everything CI checks: lint, types, layers, tests
-	$(BIN)/python -m pytest -n 2
+# Types are checked beside the tests, for which two processes are not always busy; what they say
+# comes last.
+beside_types = mkdir -p build; $(BIN)/pyright >build/types.txt 2>&1 & types=$$!; \
+    $(1); tests=$$?; wait $$types; types=$$?; cat build/types.txt; exit $$((tests | types))
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: style  ## before each commit, in under two minutes: lint, types, layers, quick unit tests
+	@$(call beside_types,$(PYTEST) -q --quick tests/unit)
+
+test: style  ## everything CI checks: lint, types, layers, tests
+	@$(call beside_types,$(PYTEST))
 
 # Each run draws other random layers, programs and mappings, and the first that fails ends it.
 kernels: dev  ## the tests that use an OpenCL device; SEEDS=10 times, for NESTMAP_POCL_TARGET=haswell
 	@for run in $$(seq $(SEEDS)); do \
 	    seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
 	    echo "run $$run of $(SEEDS): --hypothesis-seed=$$seed, target $${NESTMAP_POCL_TARGET:-native}"; \
-	    $(BIN)/python -m pytest -n 2 -m kernels --hypothesis-seed=$$seed $(KERNELS) || exit; \
+	    $(PYTEST) -m kernels --hypothesis-seed=$$seed $(KERNELS) || exit; \
 	done
 
-lint: dev  ## style, formatting, types and import contracts
+lint: style  ## style, formatting, types and import contracts
+	$(BIN)/pyright
+
+style: dev  ## what of `make lint` takes a second: all but types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
 	$(BIN)/lint-imports
 
 format: dev  ## put the code in its standard form

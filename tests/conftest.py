@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import difflib
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Never
@@ -14,7 +16,8 @@ import pytest
 from hypothesis import settings
 
 from tests import own_process
-from tests.own_process import run_alone, runs_alone
+from tests.module_seconds import is_quick, put_long_ones_first, record
+from tests.own_process import run_alone, run_what_is_asked, runs_alone
 from worker.devices import probed_target
 from worker.measuring import loaded_plan
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
 IN_CI = os.environ.get("NESTMAP_CI") == "1"
+_PR_SET_CHILD_SUBREAPER = 36
 #: What PoCL shall compile the kernels under test for; None: what fits this processor.
 POCL_TARGET = os.environ.get(probed_target.SETTING)
 
@@ -31,6 +35,10 @@ settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, print_blob=True)
 settings.load_profile("ci" if IN_CI else "dev")
 
+# Tests start hundreds of processes, and each would compile all it imports once more: three
+# times the time of its start.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.dont_write_bytecode = False
 
 # A shell starts what it puts in the background with SIGINT ignored, and children inherit that:
 # then none of the commands under test would end on Ctrl-C.
@@ -43,6 +51,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden",
         action="store_true",
         help="write tests/golden anew instead of comparing with it",
+    )
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="only unit tests that are quick and need no device, server, browser or tool",
+    )
+    parser.addoption(
+        "--record-seconds",
+        action="store_true",
+        help="write tests/module_seconds.txt anew; for a run of all tests on a quiet machine",
     )
 
 
@@ -97,8 +115,21 @@ def no_kernel_in_this_process() -> Iterator[None]:
         yield
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
+        items[:] = filter(is_quick, items)
+    put_long_ones_first(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """In a process below the tests': the tests that it is told, one by one."""
+    return run_what_is_asked(session)
+
+
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Show PoCL to tests of kernels only; those that open it themselves run in a process alone.
+    """Show PoCL to tests of kernels only; those that open it themselves run in a process below.
 
     A test without the mark `kernels`, and every process below it, is told of a target that there
     is not: it fails where it opens PoCL, so that `make kernels` leaves no such test out.
@@ -113,6 +144,18 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     run_alone(item, nextitem)
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """The agent's code adopts orphans for as long as its process lives; this process lives on.
+
+    Else what later tests leave behind is this process's child, where it neither sees that its
+    own parent is gone nor is ever waited for.
+    """
+    yield
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -139,6 +182,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    if config.getoption("--record-seconds"):
+        stats = terminalreporter.stats.values()
+        record(r for found in stats for r in found if isinstance(r, pytest.TestReport))
     skipped = skipped_tests(config)
     if not skipped:
         return

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,12 @@ class Service:
 
     def close(self) -> None:
         if self.process.poll() is None:
+            # Its worker has a session of its own, and does not end with a service that is killed.
+            below = children_of(self.process.pid)
             os.killpg(self.process.pid, signal.SIGKILL)
+            for pid in below:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self.process.wait()
         for reader in self._readers:
             reader.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import permutations
 
 from mapper.constraint_rules.predicate import CodeVariable
@@ -22,9 +23,13 @@ def rows(space: Space) -> set[tuple[int, ...]]:
 
 
 def permuted(row: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(
-        code if (d := ScheduleCode(code).dimension) is None else code - d + order[d] for code in row
-    )
+    return tuple(permuted_code(code, order) for code in row)
+
+
+@cache
+def permuted_code(code: int, order: tuple[int, ...]) -> int:
+    dimension = ScheduleCode(code).dimension
+    return code if dimension is None else code - dimension + order[dimension]
 
 
 def test_strata_are_disjoint_and_together_the_whole():
