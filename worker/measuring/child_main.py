@@ -27,6 +27,7 @@ from mapper.host_plan import HostPlan
 from mapper.measurement import Crash, Outcome, ResourceError
 from worker.devices.facts import device_facts
 from worker.devices.opencl import profile_of
+from worker.measuring.back_to_back import WORTH_BELOW_NS, BackToBack
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.golden import golden_kernel
 from worker.measuring.loaded_plan import LoadedPlan, Session, open_session
@@ -68,7 +69,7 @@ class _Reference:
 
     def best_ns(self) -> int:
         """The shortest of a few runs in nanoseconds."""
-        return min(self._loaded.run() for _ in range(_REFERENCE_RUNS))
+        return min(self._loaded.run().kernel_ns for _ in range(_REFERENCE_RUNS))
 
 
 class _Server:
@@ -78,6 +79,7 @@ class _Server:
         self._session = session
         self._workloads: OrderedDict[str, _Workload] = OrderedDict()
         self._reference: _Reference | None = None
+        self._back_to_back: BackToBack | None = None
 
     def _workload(self, directory: str) -> _Workload:
         if directory not in self._workloads:
@@ -100,6 +102,14 @@ class _Server:
             self._reference = _Reference(self._session)
         return self._reference.best_ns()
 
+    def _back_to_back_ns(self, plan: LoadedPlan, by_events_ns: int) -> float | None:
+        """Where events would measure the driver; a processor's have the host's own clock."""
+        if self._session.device.kind == "cpu" or by_events_ns >= WORTH_BELOW_NS:
+            return None
+        if self._back_to_back is None:
+            self._back_to_back = BackToBack(self._session)
+        return self._back_to_back.run_ns(plan, by_events_ns)
+
     def measure(self, request: dict[str, Any]) -> tuple[Outcome, bool]:
         """Measure what the request asks for; also whether this process must be replaced."""
         deadline = time.monotonic() + request["timeout_s"]
@@ -115,6 +125,7 @@ class _Server:
                 protocol=Protocol(**request["protocol"]),
                 deadline=deadline,
                 reference_ns=self._reference_ns if request["with_reference"] else None,
+                back_to_back_ns=self._back_to_back_ns if request["with_reference"] else None,
             )
         except PlanFailure as failure:
             # Only the reference kernel's failure comes here: the candidate broke the context.

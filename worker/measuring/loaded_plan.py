@@ -17,6 +17,7 @@ from worker.devices.opencl import OpenClDevice, open_device
 from worker.measuring.checks import output_buffer
 from worker.measuring.driver_errors import PlanFailure, plan_failure
 from worker.measuring.guards import Guards, guarded
+from worker.measuring.unobserved import launch_unobserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,17 @@ def open_session(spec: str) -> Session:
     context = cl.Context([device.handle])
     profiling = cl.command_queue_properties.PROFILING_ENABLE
     return Session(device, context, cl.CommandQueue(context, properties=profiling))
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """Device times of one run in ns, by its events: ``kernel_ns`` is the sum over the launches,
+    ``span_ns`` first start to last end; ``prepared_ns`` is what prepared launches took beside, 0
+    where they had run before."""
+
+    kernel_ns: int
+    span_ns: int
+    prepared_ns: int = 0
 
 
 class LoadedPlan:
@@ -63,6 +75,8 @@ class LoadedPlan:
         self._launches = [(launch, self._make_kernel(launch)) for launch in plan.launches]
         self._check_memory()
         self._allocate()
+        self._set_arguments()
+        self._made_ready = False
 
     def __enter__(self) -> Self:
         return self
@@ -178,6 +192,17 @@ class LoadedPlan:
                 doing = f"allocating {planned.bytes} bytes for buffer {planned.name}"
                 raise plan_failure(error, doing) from error
 
+    def _set_arguments(self) -> None:
+        """Once for all runs: between two launches of one nothing else may take the host's time."""
+        import pyopencl as cl
+
+        for launch, kernel in self._launches:
+            try:
+                kernel.set_args(*(self._buffers[name] for name in launch.arguments))
+            except cl.Error as error:
+                self.__exit__()
+                raise plan_failure(error, f"arguments of kernel {launch.kernel}") from error
+
     def fill_inputs(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Copy every input into the start of its buffer."""
         import pyopencl as cl
@@ -197,6 +222,7 @@ class LoadedPlan:
         """Fill intermediates and the output, what pads inputs, and the guards with NaN."""
         import pyopencl as cl
 
+        self._made_ready = False
         try:
             for planned in self._plan.buffers:
                 given = planned.dtype.bytes * prod(planned.shape)
@@ -235,32 +261,49 @@ class LoadedPlan:
             raise plan_failure(error, "reading guards", running=True) from error
         return ""
 
-    def run(self) -> int:
-        """Launch everything once; device time in ns (sum of the launches' end - start).
+    def run(self) -> RunTimes:
+        """Launch everything that is not prepared once, and wait for it.
 
-        Prepared launches run too, so that a poisoned buffer is written anew, but do not count.
+        Prepared launches come before it in the first run after :meth:`poison`, as weights are
+        packed once and not for every image.
         """
         import pyopencl as cl
 
+        prepared = [] if self._made_ready else [p for p in self._launches if p[0].prepared]
+        launches = [*prepared, *(pair for pair in self._launches if not pair[0].prepared)]
         events: list[Any] = []
         current = ""
         try:
-            for launch, kernel in self._launches:
+            for launch, kernel in launches:
                 current = launch.kernel
-                kernel.set_args(*(self._buffers[name] for name in launch.arguments))
                 events.append(
                     cl.enqueue_nd_range_kernel(
                         self._session.queue, kernel, launch.global_size, launch.local_size
                     )
                 )
             self._session.queue.finish()
-            return sum(
-                event.profile.end - event.profile.start
-                for (launch, _), event in zip(self._launches, events, strict=True)
-                if not launch.prepared
-            )
+            self._made_ready = True
+            times = [(event.profile.start, event.profile.end) for event in events]
         except cl.Error as error:
             raise plan_failure(error, f"running kernel {current}", running=True) from error
+        counted = times[len(prepared) :]
+        return RunTimes(
+            kernel_ns=sum(end - start for start, end in counted),
+            span_ns=counted[-1][1] - counted[0][0] if counted else 0,
+            prepared_ns=sum(end - start for start, end in times[: len(prepared)]),
+        )
+
+    @property
+    def launches_of_a_run(self) -> int:
+        """Launches that are not prepared."""
+        return sum(not launch.prepared for launch, _ in self._launches)
+
+    def enqueue_run(self, queue: Any) -> None:
+        """Put a run, without what is prepared, into a queue of the same context, without events,
+        and return at once. Something must have been run before. Raises pyopencl's errors."""
+        for launch, kernel in self._launches:
+            if not launch.prepared:
+                launch_unobserved(queue, kernel, launch.global_size, launch.local_size)
 
     def read_output(self) -> np.ndarray[Any, Any]:
         """The output in its logical shape and element type."""

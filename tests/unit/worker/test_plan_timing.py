@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from mapper.measurement import Timed, Wrong
-from worker.measuring.loaded_plan import LoadedPlan
+from worker.measuring.loaded_plan import LoadedPlan, RunTimes
 from worker.measuring.plan_timing import UNSTABLE_RATIO, verify_and_time
 from worker.measuring.settings import Protocol, Tolerance
 
 RIGHT = np.ones(4, np.float32)
+#: Between the launches of a run.
+GAPS_NS = 1000
 
 
 class PretendedPlan:
@@ -30,9 +32,9 @@ class PretendedPlan:
         self.outside_from = outside_from
         self.runs = 0
 
-    def run(self) -> int:
+    def run(self) -> RunTimes:
         self.runs += 1
-        return self.run_ns
+        return RunTimes(self.run_ns, self.run_ns + GAPS_NS)
 
     def read_output(self) -> np.ndarray:
         return self.outputs.pop(0) if len(self.outputs) > 1 else self.outputs[0]
@@ -50,6 +52,7 @@ def timed(
     *,
     left_s: float = 1000.0,
     reference: tuple[int, ...] = (),
+    back_to_back_ns: float | None = None,
 ) -> Timed | Wrong:
     times = list(reference)
     outcome = verify_and_time(
@@ -59,6 +62,7 @@ def timed(
         protocol,
         time.monotonic() + left_s,
         (lambda: times.pop(0)) if times else None,
+        lambda plan, by_events_ns: back_to_back_ns,
     )
     assert isinstance(outcome, Timed | Wrong)
     return outcome
@@ -69,7 +73,16 @@ def test_fast_plan_is_verified_warmed_up_and_repeated() -> None:
     outcome = timed(plan, Protocol(warmup=2, repetitions=5))
     assert isinstance(outcome, Timed)
     assert outcome.trials_ns == (10_000_000,) * 5
+    assert outcome.spans_ns == (10_001_000,) * 5
+    assert (outcome.kernel_ms, outcome.time_ms, outcome.span_ms) == (10.0, 10.0, 10.001)
     assert plan.runs == 1 + 2 + 5
+
+
+def test_a_time_without_events_is_a_fact_where_it_was_worth_measuring() -> None:
+    known = timed(PretendedPlan(5_000), Protocol(), back_to_back_ns=1_250.0)
+    assert isinstance(known, Timed) and known.facts["back_to_back_ms"] == "0.001250"
+    unknown = timed(PretendedPlan(5_000), Protocol())
+    assert isinstance(unknown, Timed) and "back_to_back_ms" not in unknown.facts
 
 
 def test_slow_plan_gets_no_warm_up_and_what_fits_the_budget() -> None:
@@ -85,6 +98,7 @@ def test_plan_that_took_most_of_its_time_is_timed_by_the_verified_run() -> None:
     outcome = timed(plan, Protocol(), left_s=30)
     assert isinstance(outcome, Timed)
     assert outcome.trials_ns == (40_000_000_000,)
+    assert outcome.spans_ns == (40_000_001_000,)
     assert plan.runs == 1
     assert "verified run only" in outcome.facts["trials.note"]
 
