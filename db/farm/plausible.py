@@ -18,21 +18,36 @@ _MARGIN = 4.0
 _GPU_LANES = 128
 #: The slowest trial over the fastest. A machine that sleeps makes a second of a microsecond.
 _MOST_SPREAD = 1e6
+#: A run's span over the sum of its launches, which one queue runs one after the other. Half, since
+#: clocks tick coarsely and a driver may stamp an end after the next start.
+_LEAST_SPAN = 0.5
 
 
 def require_possible(
     outcome: Outcome, payload: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> None:
-    """InputError for trials that the device of these facts cannot have had."""
+    """InputError for trials or spans that the device of these facts cannot have had."""
     if not isinstance(outcome, Timed):
         return
-    fastest, slowest = min(outcome.trials_ns), max(outcome.trials_ns)
-    if slowest > _MOST_SPREAD * fastest:
-        raise _impossible("differ by more than a million times", f"{fastest} to {slowest} ns", "")
+    for name, times in (("trials_ns", outcome.trials_ns), ("spans_ns", outcome.spans_ns)):
+        shortest, longest = min(times, default=0), max(times, default=0)
+        if longest > _MOST_SPREAD * shortest:
+            found = f"{shortest} to {longest} ns"
+            raise _impossible(name, "differ by more than a million times", found, "")
+    for trial, span in zip(outcome.trials_ns, outcome.spans_ns, strict=False):
+        if span < _LEAST_SPAN * trial:
+            raise _impossible(
+                "spans_ns",
+                "are shorter than their launches, which follow each other",
+                f"{span} ns of a trial of {trial} ns",
+                f"{trial} ns or more",
+            )
+    fastest = min(outcome.trials_ns)
     work, rate = payload.get(MULTIPLY_ADDS), most_rate(facts)
     if isinstance(work, int) and rate is not None and fastest * rate < work:
         least = math.ceil(work / rate)
         raise _impossible(
+            "trials_ns",
             f"are of a device of {rate * 1e9:.3g} multiply-adds a second at most",
             f"{fastest} ns for {work} of them",
             f"{least} ns or more",
@@ -56,5 +71,5 @@ def most_rate(facts: Mapping[str, Any]) -> float | None:
     return rate if math.isfinite(rate) and rate > 0 else None
 
 
-def _impossible(what: str, found: str, allowed: str) -> InputError:
-    return InputError(Problem("/outcome/trials_ns", f"cannot be: they {what}", found, allowed))
+def _impossible(field: str, what: str, found: str, allowed: str) -> InputError:
+    return InputError(Problem(f"/outcome/{field}", f"cannot be: they {what}", found, allowed))
