@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -99,6 +100,7 @@ class ChildProcess:
         self._replies = self._process.stdout.fileno()
         os.set_blocking(self._requests, False)
         self._job_stderr_start = 0
+        self._reaping = threading.Lock()
 
     @property
     def pid(self) -> int:
@@ -167,15 +169,14 @@ class ChildProcess:
         the driver and ignores even SIGKILL.
         """
         if wait_first:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                # Not reaped here: until the group is signalled, its id must stay taken.
-                _wait_unreaped(self._process.pid, _KILL_GRACE_S)
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        try:
-            exit_code = self._process.wait(timeout=_KILL_GRACE_S)
-        except subprocess.TimeoutExpired:
+            self._wait_unreaped()
+        self.interrupt()
+        # Not reaped before it is signalled: until then, the group's id must stay taken.
+        self._wait_unreaped()
+        with self._reaping:
+            exit_code = self._process.poll()
+        self._close()
+        if exit_code is None:
             raise DeviceError(
                 Problem(
                     "device",
@@ -183,10 +184,24 @@ class ChildProcess:
                     found=f"process state {_process_state(self._process.pid)}",
                     remedy="reset the device or reboot: its driver is stuck",
                 )
-            ) from None
-        finally:
-            self._close()
+            )
         return exit_code
+
+    def interrupt(self) -> None:
+        """Kill the whole group and return at once; who waits for a reply sees the child die.
+
+        For any thread: a group whose id may belong to others by now is left alone.
+        """
+        with self._reaping:
+            if self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _wait_unreaped(self) -> None:
+        """Wait some seconds until the child is dead, and leave it to be reaped."""
+        end = time.monotonic() + _KILL_GRACE_S
+        while self.is_alive() and time.monotonic() < end:
+            time.sleep(0.005)
 
     def _close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
@@ -203,15 +218,6 @@ class ChildProcess:
             self.kill()
         finally:
             self._directory.cleanup()
-
-
-def _wait_unreaped(pid: int, seconds: float) -> None:
-    """Wait until a child is dead but leave it for its owner to reap."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if _is_dead(pid):
-            return
-        time.sleep(0.005)
 
 
 def _is_dead(pid: int) -> bool:

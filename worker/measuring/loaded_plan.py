@@ -12,12 +12,15 @@ from typing import Any, Self
 import numpy as np
 
 from mapper.host_plan import BufferRole, HostPlan, Launch
-from mapper.measurement import CompileError, ResourceError
+from mapper.measurement import CompileError, ResourceError, Timeout
 from worker.devices.opencl import OpenClDevice, open_device
 from worker.measuring.checks import output_buffer
 from worker.measuring.driver_errors import PlanFailure, plan_failure
 from worker.measuring.guards import Guards, guarded
 from worker.measuring.unobserved import launch_unobserved
+
+#: How often a launch is asked whether it runs by now.
+_LOOK_AGAIN_S = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class LoadedPlan:
     looks after bounds itself would be misled by them.
 
     Making one raises :class:`PlanFailure`. ``build_ms`` is the time of the driver's build
-    call; drivers may go on compiling at a kernel's first launch.
+    call; drivers may go on compiling at a kernel's first launch (:meth:`compile_for_groups`).
     """
 
     def __init__(self, session: Session, plan: HostPlan, *, with_guards: bool = False) -> None:
@@ -253,13 +256,51 @@ class LoadedPlan:
             for name, given in self._given.items():
                 now = np.empty_like(given)
                 cl.enqueue_copy(self._session.queue, now, self._buffers[name], is_blocking=True)
-                wrong = np.flatnonzero(now.view(np.uint8) != given.view(np.uint8))
+                bits = np.dtype(f"u{given.itemsize}")
+                wrong = np.flatnonzero(now.view(bits) != given.view(bits))
                 if wrong.size:
-                    place = int(wrong[0]) // given.itemsize
-                    return f"the kernel wrote into its input {name}, first into element {place}"
+                    return f"the kernel wrote into its input {name}, first into element {wrong[0]}"
         except cl.Error as error:
             raise plan_failure(error, "reading guards", running=True) from error
         return ""
+
+    def compile_for_groups(self, running_s: float) -> None:
+        """Have kernels compiled for their work-groups, where the driver waits for a launch.
+
+        PoCL does: one work-group of each is run, and the buffers have to be poisoned after it.
+        (Beyond 65,535 work-items in a dimension it compiles another form, at the first run.)
+        Raises PlanFailure, a Timeout where a group alone runs for longer than ``running_s``.
+        """
+        import pyopencl as cl
+
+        if not (self._session.device.is_pocl and self._session.device.kind == "cpu"):
+            return
+        current = ""
+        try:
+            for launch, kernel in self._launches:
+                current = launch.kernel
+                self._compile_for_group(launch, kernel, running_s)
+        except cl.Error as error:
+            raise plan_failure(error, f"running kernel {current}", running=True) from error
+
+    def _compile_for_group(self, launch: Launch, kernel: Any, running_s: float) -> None:
+        import pyopencl as cl
+
+        queue, states = self._session.queue, cl.command_execution_status
+        started = time.perf_counter()
+        event = cl.enqueue_nd_range_kernel(queue, kernel, launch.local_size, launch.local_size)
+        queue.flush()
+        began: float | None = None
+        # The driver says that it runs once it is compiled.
+        while (state := event.command_execution_status) > states.COMPLETE:
+            now = time.perf_counter()
+            if state == states.RUNNING:
+                began = began or now
+                if now - began > running_s:
+                    raise PlanFailure(Timeout(running_s), retire=True)
+            time.sleep(_LOOK_AGAIN_S)
+        queue.finish()
+        self.build_ms += ((began or time.perf_counter()) - started) * 1e3
 
     def run(self) -> RunTimes:
         """Launch everything that is not prepared once, and wait for it.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import time
+import math
 from typing import cast
 
 import numpy as np
 import pytest
 
 from mapper.measurement import Timed, Wrong
+from worker.measuring.comparison import Reference
 from worker.measuring.loaded_plan import LoadedPlan, RunTimes
-from worker.measuring.plan_timing import UNSTABLE_RATIO, verify_and_time
+from worker.measuring.plan_timing import UNSTABLE_RATIO, Terms, verify_and_time
 from worker.measuring.settings import Protocol, Tolerance
 
 RIGHT = np.ones(4, np.float32)
@@ -32,6 +33,9 @@ class PretendedPlan:
         self.outside_from = outside_from
         self.runs = 0
 
+    def poison(self) -> None:
+        pass
+
     def run(self) -> RunTimes:
         self.runs += 1
         return RunTimes(self.run_ns, self.run_ns + GAPS_NS)
@@ -51,19 +55,20 @@ def timed(
     protocol: Protocol,
     *,
     left_s: float = 1000.0,
+    running_s: float = math.inf,
     reference: tuple[int, ...] = (),
     back_to_back_ns: float | None = None,
 ) -> Timed | Wrong:
     times = list(reference)
-    outcome = verify_and_time(
-        cast(LoadedPlan, plan),
-        RIGHT,
+    terms = Terms(
         Tolerance(),
         protocol,
-        time.monotonic() + left_s,
-        (lambda: times.pop(0)) if times else None,
-        lambda plan, by_events_ns: back_to_back_ns,
+        timeout_s=left_s,
+        running_s=running_s,
+        reference_ns=(lambda: times.pop(0)) if times else None,
+        back_to_back_ns=lambda plan, by_events_ns: back_to_back_ns,
     )
+    outcome = verify_and_time(cast(LoadedPlan, plan), Reference(RIGHT), terms, left_s)
     assert isinstance(outcome, Timed | Wrong)
     return outcome
 
@@ -101,6 +106,28 @@ def test_plan_that_took_most_of_its_time_is_timed_by_the_verified_run() -> None:
     assert outcome.spans_ns == (40_000_001_000,)
     assert plan.runs == 1
     assert "verified run only" in outcome.facts["trials.note"]
+
+
+def test_a_bound_of_the_runs_is_as_good_as_one_of_all() -> None:
+    plan = PretendedPlan(40_000_000_000)
+    outcome = timed(plan, Protocol(), running_s=30)
+    assert isinstance(outcome, Timed) and plan.runs == 1
+
+
+@pytest.mark.parametrize(("cutoff_ms", "runs"), [(0.0, 4), (49.0, 1), (50.0, 4)])
+def test_a_plan_beyond_the_cutoff_is_verified_and_not_repeated(cutoff_ms: float, runs: int) -> None:
+    plan = PretendedPlan(50_000_000)
+    outcome = timed(plan, Protocol(warmup=0, repetitions=3, cutoff_ms=cutoff_ms))
+    assert isinstance(outcome, Timed) and plan.runs == runs
+    assert outcome.trials_ns == (50_000_000,) * max(1, runs - 1)
+    note = outcome.facts.get("trials.note", "")
+    assert ("slow: the verified run only" in note) == (runs == 1)
+
+
+def test_a_wrong_plan_is_not_timed() -> None:
+    plan = PretendedPlan(1_000_000, (2 * RIGHT,))
+    assert isinstance(timed(plan, Protocol()), Wrong)
+    assert plan.runs == 1
 
 
 def test_output_that_goes_wrong_during_the_timed_runs_is_wrong() -> None:
