@@ -22,9 +22,9 @@ from db.records import CandidateRecord
 PAGE = 500
 _COLUMNS = (
     "id", "study", "run", "device", "device_name", "program", "variant", "mode", "candidate",
-    "outcome", "time_ms", "memory_bytes", "trials_ns", "max_relative_error", "compile_ms",
-    "message", "parameters", "mapping", "local_sizes", "source_hash", "nestmap_version",
-    "started_at",
+    "outcome", "time_ms", "span_ms", "memory_bytes", "trials_ns", "spans_ns",
+    "max_relative_error", "compile_ms", "message", "parameters", "mapping", "local_sizes",
+    "source_hash", "nestmap_version", "started_at",
 )  # fmt: skip
 #: A spreadsheet takes a text that begins with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -126,7 +126,7 @@ def _csv_row(exported: Exported) -> bytes:
     flat = {
         **document,
         **{name: detail.get(name) for name in ("max_relative_error", "compile_ms")},
-        "trials_ns": ";".join(map(str, document["trials_ns"] or [])),
+        **{name: ";".join(map(str, document[name] or [])) for name in ("trials_ns", "spans_ns")},
         "message": _no_formula(str(detail.get("message", ""))),
         **{name: json.dumps(value, sort_keys=True) for name, value in exported.choices.items()},
     }

@@ -31,6 +31,7 @@ def outcome_of(body: OutcomeBody) -> Outcome:
                 max_relative_error=float(detail.max_relative_error),
                 compile_ms=float(detail.compile_ms),
                 facts=dict(detail.facts),
+                spans_ns=tuple(body.spans_ns),
             )
         case WrongOutcome():
             return Wrong(

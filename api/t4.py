@@ -46,6 +46,8 @@ def t4_result(
             "runtimes": [trial / 1e6 for trial in outcome.trials_ns],
         }
         measurements.insert(0, _measured("time", outcome.time_ms, "ms"))
+        if outcome.spans_ns:
+            measurements.append(_measured("span", outcome.span_ms, "ms"))
         # A store may hold what is refused today.
         if math.isfinite(outcome.max_relative_error):
             measurements.append(_measured("max_relative_error", outcome.max_relative_error, ""))

@@ -27,11 +27,12 @@ class OutcomeColumns:
     kind: str
     detail: dict[str, Any]
     trials: bytes | None
+    spans: bytes | None
     time_ms: float | None
 
 
 def pack_trials(trials_ns: tuple[int, ...]) -> bytes:
-    """Trials as little-endian 64-bit integers, 8 bytes each."""
+    """Trials or spans as little-endian 64-bit integers, 8 bytes each."""
     try:
         return struct.pack(f"<{len(trials_ns)}q", *trials_ns)
     except struct.error as error:
@@ -49,21 +50,28 @@ def encode_outcome(outcome: Outcome) -> OutcomeColumns:
     """The columns of an outcome."""
     detail, kind = outcome_detail(outcome), outcome_kind(outcome)
     if not isinstance(outcome, Timed):
-        return OutcomeColumns(kind, detail, None, None)
+        return OutcomeColumns(kind, detail, None, None, None)
     if not outcome.trials_ns:
         raise StoreError("a timed outcome without trials has no time")
-    return OutcomeColumns(kind, detail, pack_trials(outcome.trials_ns), outcome.time_ms)
+    if len(outcome.spans_ns) not in (0, len(outcome.trials_ns)):
+        raise StoreError(f"{len(outcome.spans_ns)} spans of {len(outcome.trials_ns)} trials")
+    spans = pack_trials(outcome.spans_ns) if outcome.spans_ns else None
+    return OutcomeColumns(kind, detail, pack_trials(outcome.trials_ns), spans, outcome.time_ms)
 
 
-def decode_outcome(kind: str, detail: dict[str, Any], trials: bytes | None) -> Outcome:
+def decode_outcome(
+    kind: str, detail: dict[str, Any], trials: bytes | None, spans: bytes | None
+) -> Outcome:
     """The inverse of :func:`encode_outcome`."""
     try:
-        return _decode(kind, detail, trials)
+        return _decode(kind, detail, trials, spans)
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"not the columns of a {kind!r} outcome: {error!r}") from error
 
 
-def _decode(kind: str, detail: dict[str, Any], trials: bytes | None) -> Outcome:
+def _decode(
+    kind: str, detail: dict[str, Any], trials: bytes | None, spans: bytes | None
+) -> Outcome:
     match kind:
         case "timed" if trials:
             return Timed(
@@ -71,6 +79,7 @@ def _decode(kind: str, detail: dict[str, Any], trials: bytes | None) -> Outcome:
                 max_relative_error=float(detail["max_relative_error"]),
                 compile_ms=float(detail["compile_ms"]),
                 facts=dict(detail["facts"]),
+                spans_ns=unpack_trials(spans or b""),
             )
         case "wrong":
             return Wrong(

@@ -194,6 +194,7 @@ class Store:
             "kind": columns.kind,
             "detail": columns.detail,
             "trials": columns.trials,
+            "spans": columns.spans,
             "time_ms": columns.time_ms,
             "memory_bytes": memory_bytes,
             "source_hash": candidate.source_hash,
@@ -275,7 +276,7 @@ def stored_candidate(row: CandidateRow) -> CandidateRecord:
 def stored_measurement(row: MeasurementRow) -> StoredMeasurement:
     """A measurement; ``StoreError`` if its columns are no outcome."""
     try:
-        outcome = decode_outcome(row.kind, row.detail, row.trials)
+        outcome = decode_outcome(row.kind, row.detail, row.trials, row.spans)
     except StoreError as error:
         raise StoreError(Problem(f"measurements/{row.id}", str(error))) from error
     return StoredMeasurement(

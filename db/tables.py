@@ -129,7 +129,9 @@ _KINDS = ", ".join(f"'{kind}'" for kind in OUTCOME_KINDS)
 
 
 class MeasurementRow(Base):
-    """``trials`` are packed little-endian 64-bit integers: one value, not a row a trial.
+    """``trials`` are packed little-endian 64-bit integers: one value, not a row a trial. ``spans``
+    are as many, first start to last end; None for what was measured before they were kept.
+    ``time_ms`` is of the trials (:mod:`mapper.measurement` says which time is used where).
     ``board_id`` is None for what was measured without the farm."""
 
     __tablename__ = "measurements"
@@ -155,3 +157,4 @@ class MeasurementRow(Base):
     nestmap_version: Mapped[str] = mapped_column(String(64))
     started_at: Mapped[datetime] = mapped_column(UtcDateTime)
     board_id: Mapped[str | None] = mapped_column(AsciiName(32))
+    spans: Mapped[bytes | None] = mapped_column(LargeBinary)

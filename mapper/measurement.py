@@ -1,4 +1,17 @@
-"""Outcomes of running a candidate, as a sum type: exactly one of these, never a string."""
+"""Outcomes of running a candidate, as a sum type: exactly one of these, never a string.
+
+A candidate that ran has two times, both of the device's own clock and of the launches that are not
+prepared (those that pack weights run once, not with every image):
+
+- ``kernel_ms`` is the sum of the launches' end - start. Fronts, searches, cutoffs and whatever else
+  says ``time_ms`` use it: it does not depend on how quickly the host launches.
+- ``span_ms`` is from the first start to the last end, gaps between launches included: what the user
+  of the candidate waits for. Shipped records and the published tables use it.
+
+Of one launch both are the same. Below some 15 us both hold what the driver does for an event: where
+a device is that quick, the fact ``back_to_back_ms`` is the time of one run among many that follow
+each other without events.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +26,31 @@ class Timed:
     """The candidate ran and was right.
 
     ``trials_ns`` are device times of each timed repetition (sum over the launches, from
-    OpenCL event profiling), in order; ``max_relative_error`` is against the reference.
+    OpenCL event profiling), in order; ``spans_ns`` are first start to last end of the same
+    repetitions, none where they were not measured (before there were any).
+    ``max_relative_error`` is against the reference.
     """
 
     trials_ns: tuple[int, ...]
     max_relative_error: float
     compile_ms: float
     facts: dict[str, str] = field(default_factory=dict[str, str])
+    spans_ns: tuple[int, ...] = ()
+
+    @property
+    def kernel_ms(self) -> float:
+        """Median of the launches' summed times in milliseconds."""
+        return median(self.trials_ns) / 1e6
 
     @property
     def time_ms(self) -> float:
-        """Median of the trials in milliseconds."""
-        return median(self.trials_ns) / 1e6
+        """The time that candidates are compared by: ``kernel_ms``."""
+        return self.kernel_ms
+
+    @property
+    def span_ms(self) -> float:
+        """Median from first start to last end in milliseconds; else ``kernel_ms``."""
+        return median(self.spans_ns) / 1e6 if self.spans_ns else self.kernel_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +123,7 @@ def outcome_kind(outcome: Outcome) -> str:
 
 
 def outcome_detail(outcome: Outcome) -> dict[str, Any]:
-    """What an outcome carries besides its trials, as a JSON value.
+    """What an outcome carries besides its trials and spans, as a JSON value.
 
     JSON has no NaN and no infinity: a number that is one comes by name ("nan", "inf", "-inf"),
     which ``float`` reads back.

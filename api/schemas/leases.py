@@ -5,7 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+)
 
 from api.schemas.solving import Strict
 from api.schemas.types import MAX_WHOLE, NO_NUL, JsonObject, Number, ProfileName, Timestamp, Whole
@@ -78,8 +85,9 @@ class TimedDetail(Open):
 
 
 class TimedOutcome(Open):
-    """The candidate ran and was right; trials are nanoseconds on the device, in order. Nothing
-    takes no time."""
+    """The candidate ran and was right; trials are nanoseconds on the device, in order, summed over
+    the launches. Nothing takes no time. Spans are first start to last end of the same trials; an
+    older agent sends none."""
 
     kind: Literal["timed"]
     detail: TimedDetail
@@ -87,6 +95,18 @@ class TimedOutcome(Open):
         list[Annotated[Whole, Field(ge=1, le=MAX_WHOLE)]],
         Field(min_length=1, max_length=MAX_TRIALS),
     ]
+    spans_ns: Annotated[
+        list[Annotated[Whole, Field(ge=1, le=MAX_WHOLE)]],
+        Field(max_length=MAX_TRIALS, description="None, or as many as trials"),
+    ] = []
+
+    @field_validator("spans_ns")
+    @classmethod
+    def _as_many_as_trials(cls, spans: list[int], about: ValidationInfo) -> list[int]:
+        trials = about.data.get("trials_ns")
+        if spans and trials is not None and len(spans) != len(trials):
+            raise ValueError(f"{len(spans)} spans of {len(trials)} trials")
+        return spans
 
 
 class WrongDetail(Open):

@@ -71,9 +71,17 @@ class MeasurementDocument(BaseModel):
     mode: str
     candidate: Hash
     outcome: str
-    time_ms: float | None = Field(description="Median of the trials; null unless timed")
+    time_ms: float | None = Field(
+        description="Median of the trials, which candidates are compared by; null unless timed"
+    )
+    span_ms: float | None = Field(
+        description="Median of the spans; null where none were measured, or not timed"
+    )
     memory_bytes: int
-    trials_ns: list[int] | None
+    trials_ns: list[int] | None = Field(description="Times of the launches of each trial, summed")
+    spans_ns: list[int] | None = Field(
+        description="First start to last end of each trial, in the order of the trials"
+    )
     detail: dict[str, Any]
     source_hash: str
     nestmap_version: str
@@ -85,6 +93,7 @@ class MeasurementDocument(BaseModel):
         stored = found.measurement
         columns = encode_outcome(stored.outcome)
         timed = stored.outcome if isinstance(stored.outcome, Timed) else None
+        spanned = timed if timed is not None and timed.spans_ns else None
         return cls(
             id=stored.id,
             study=stored.study_id,
@@ -97,8 +106,10 @@ class MeasurementDocument(BaseModel):
             candidate=stored.candidate_id,
             outcome=columns.kind,
             time_ms=columns.time_ms,
+            span_ms=None if spanned is None else spanned.span_ms,
             memory_bytes=stored.memory_bytes,
             trials_ns=None if timed is None else list(timed.trials_ns),
+            spans_ns=None if spanned is None else list(spanned.spans_ns),
             detail=readable(columns.detail),
             source_hash=stored.source_hash,
             nestmap_version=stored.nestmap_version,

@@ -29,15 +29,21 @@ def earlier_studies(
         if most <= 0:
             return
         rows = session.execute(
-            select(CandidateRow, MeasurementRow.kind, MeasurementRow.detail, MeasurementRow.trials)
+            select(
+                CandidateRow,
+                MeasurementRow.kind,
+                MeasurementRow.detail,
+                MeasurementRow.trials,
+                MeasurementRow.spans,
+            )
             .join(CandidateRow, CandidateRow.id == MeasurementRow.candidate_id)
             .where(MeasurementRow.study_id == study.id)
             .order_by(MeasurementRow.id)
             .limit(min(most, of_a_study))
         )
         measured = tuple(
-            (stored_candidate(candidate), decode_outcome(kind, detail, trials))
-            for candidate, kind, detail, trials in rows
+            (stored_candidate(candidate), decode_outcome(kind, detail, trials, spans))
+            for candidate, kind, detail, trials, spans in rows
         )
         most -= len(measured)
         if measured:

@@ -22,6 +22,9 @@ _MOST_RATE = 1e9
 _FACTS = ("device.compute_units", "device.max_clock_mhz", "device.kind", "profile")
 #: The slowest trial over the fastest. A machine that sleeps makes a second of a microsecond.
 _MOST_SPREAD = 1e6
+#: A run's span over the sum of its launches, which one queue runs one after the other. Half, since
+#: clocks tick coarsely and a driver may stamp an end after the next start.
+_LEAST_SPAN = 0.5
 
 
 def require_possible(
@@ -30,23 +33,36 @@ def require_possible(
     facts: Mapping[str, Any],
     known: Iterable[Mapping[str, Any]] = (),
 ) -> None:
-    """InputError for trials that the device of these facts cannot have had, and for facts that no
-    device has.
+    """InputError for trials or spans that the device of these facts cannot have had, and for facts
+    that no device has.
 
     ``known`` are facts of it from before. A result without facts, or with better ones, does not
     make a device faster: what they all say is completed by the others, and the least counts.
     """
     if not isinstance(outcome, Timed):
         return
-    fastest, slowest = min(outcome.trials_ns), max(outcome.trials_ns)
-    if slowest > _MOST_SPREAD * fastest:
-        raise _impossible("differ by more than a million times", f"{fastest} to {slowest} ns", "")
+    for name, times in (("trials_ns", outcome.trials_ns), ("spans_ns", outcome.spans_ns)):
+        shortest, longest = min(times, default=0), max(times, default=0)
+        if longest > _MOST_SPREAD * shortest:
+            found = f"{shortest} to {longest} ns"
+            raise _impossible(name, "differ by more than a million times", found, "")
+    for trial, span in zip(outcome.trials_ns, outcome.spans_ns, strict=False):
+        if span < _LEAST_SPAN * trial:
+            raise _impossible(
+                "spans_ns",
+                "are shorter than their launches, which follow each other",
+                f"{span} ns of a trial of {trial} ns",
+                f"{trial} ns or more",
+            )
     if most_rate(facts) == math.inf:
         raise InputError(Problem("/facts", "units, clock or vectors are of no device"))
+    # The shorter of the two, so that neither makes the other believed.
+    fastest = min(*outcome.trials_ns, *outcome.spans_ns)
     work, rate = payload.get(MULTIPLY_ADDS), least_rate((facts, *known))
     if isinstance(work, int) and rate is not None and fastest * rate < work:
         least = math.ceil(Fraction(work) / Fraction(rate))
         raise _impossible(
+            "trials_ns",
             f"are of a device of {rate * 1e9:.3g} multiply-adds a second at most",
             f"{fastest} ns for {work} of them",
             f"{least} ns or more",
@@ -88,5 +104,5 @@ def most_rate(facts: Mapping[str, Any]) -> float | None:
     return rate if rate > 0 else None
 
 
-def _impossible(what: str, found: str, allowed: str) -> InputError:
-    return InputError(Problem("/outcome/trials_ns", f"cannot be: they {what}", found, allowed))
+def _impossible(field: str, what: str, found: str, allowed: str) -> InputError:
+    return InputError(Problem(f"/outcome/{field}", f"cannot be: they {what}", found, allowed))

@@ -129,6 +129,7 @@ class Results:
                 "kind": columns.kind,
                 "detail": columns.detail,
                 "trials": columns.trials,
+                "spans": columns.spans,
                 "time_ms": columns.time_ms,
                 "memory_bytes": job.memory_bytes,
                 "board_id": job.board_id,

@@ -227,13 +227,14 @@ class Runs:
                     MeasurementRow.kind,
                     MeasurementRow.detail,
                     MeasurementRow.trials,
+                    MeasurementRow.spans,
                 )
                 .where(MeasurementRow.study_id.in_([study.study_id for study in studies]))
                 .order_by(MeasurementRow.id)
             )
             outcomes = {
-                (study_id, candidate_id): decode_outcome(kind, detail, trials)
-                for study_id, candidate_id, kind, detail, trials in measured
+                (study_id, candidate_id): decode_outcome(kind, detail, trials, spans)
+                for study_id, candidate_id, kind, detail, trials, spans in measured
             }
             waiting: set[tuple[int, str]] = set()
             lost: set[tuple[int, str]] = set()

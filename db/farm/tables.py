@@ -363,3 +363,4 @@ class StruckRow(Base):
     nestmap_version: Mapped[str] = mapped_column(String(64))
     started_at: Mapped[datetime] = mapped_column(UtcDateTime)
     board_id: Mapped[str | None] = mapped_column(Identifier)
+    spans: Mapped[bytes | None] = mapped_column(LargeBinary)

@@ -388,8 +388,10 @@ class MeasurementDocument(TypedDict):
     candidate: str
     outcome: str
     time_ms: float | None
+    span_ms: float | None
     memory_bytes: int
     trials_ns: list[int] | None
+    spans_ns: list[int] | None
     detail: dict[str, Any]
     source_hash: str
     nestmap_version: str

@@ -61,11 +61,13 @@ ERRORS = st.one_of(st.sampled_from(["nan", "inf", "-inf"]), FINITE)
 SMALL = st.floats(0, 1)
 OUTCOMES = st.one_of(
     st.builds(
-        lambda trials, error, compiling: {
+        lambda trials, spans, error, compiling: {
             "kind": "timed", "trials_ns": trials,
+            "spans_ns": [t + s for t, s in zip(trials, spans, strict=False)],
             "detail": {"max_relative_error": error, "compile_ms": compiling, "facts": {}},
         },
-        st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=6),
+        st.lists(st.integers(0, 2**62), min_size=1, max_size=6),
+        st.one_of(st.just([]), st.lists(st.integers(-1, 2**61), min_size=6, max_size=6)),
         st.one_of(ERRORS, SMALL),
         st.one_of(ERRORS, SMALL),
     ),
@@ -75,7 +77,7 @@ OUTCOMES = st.one_of(
             "detail": {"max_relative_error": error, "first_bad_index": place, "message": message},
         },
         ERRORS,
-        st.lists(st.integers(0, 2**63 - 1), max_size=3),
+        st.lists(st.integers(0, 2**53 - 1), max_size=3),
         st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20),
     ),
     st.builds(
@@ -116,6 +118,15 @@ def test_every_reader_reads_every_result_that_is_accepted(service: Service, outc
     ("outcome", "field"),
     [
         ({"kind": "timed", "trials_ns": [0], "detail": DETAIL}, "trials_ns"),
+        ({"kind": "timed", "trials_ns": [9, 9], "spans_ns": [9], "detail": DETAIL}, "spans_ns"),
+        ({"kind": "timed", "trials_ns": [9], "spans_ns": [9, 9], "detail": DETAIL}, "spans_ns"),
+        ({"kind": "timed", "trials_ns": [9], "spans_ns": [0], "detail": DETAIL}, "spans_ns"),
+        ({"kind": "timed", "trials_ns": [9], "spans_ns": [-9], "detail": DETAIL}, "spans_ns"),
+        ({"kind": "timed", "trials_ns": [9], "spans_ns": [2**62], "detail": DETAIL}, "spans_ns"),
+        ({"kind": "timed", "trials_ns": [9], "spans_ns": [9.5], "detail": DETAIL}, "spans_ns"),
+        ({"kind": "timed", "trials_ns": [9], "spans_ns": [4], "detail": DETAIL}, "spans_ns"),
+        ({"kind": "timed", "trials_ns": [9, 9], "spans_ns": [9, 10**9], "detail": DETAIL},
+         "spans_ns"),
         ({"kind": "timed", "trials_ns": [1], "detail": {**DETAIL, "max_relative_error": "nan"}},
          "max_relative_error"),
         ({"kind": "timed", "trials_ns": [1], "detail": {**DETAIL, "max_relative_error": "inf"}},

@@ -38,6 +38,7 @@ _RULES = {
     "/v1/runs": f"{_LAYER}|{_RUN}",
     # A cursor is of one question, or of one direction.
     "/v1/mappings": _CURSOR,
+    "/v1/jobs/{job_id}/result": r"Value error, [0-9]+ spans of [0-9]+ trials",
     "/v1/measurements": _CURSOR,
 }
 

@@ -13,10 +13,14 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timed
+from worker.devices.queued import Inline
 from worker.measuring.checks import check_plan, check_workload
+from worker.measuring.request import MeasureRequest
 from worker.measuring.settings import (
     DEFAULT_PROTOCOL,
     DEFAULT_TOLERANCE,
+    NO_DEADLINES,
+    Deadlines,
     Protocol,
     Tolerance,
 )
@@ -41,7 +45,7 @@ def plan_digest(plan: HostPlan) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class NullDevice:
+class NullDevice(Inline):
     """Checks plans as a real device does, runs nothing and answers a time between 1 and 100 ms.
 
     The time depends on the plan's text alone, so that searches over it are repeatable on
@@ -49,6 +53,7 @@ class NullDevice:
     """
 
     def __init__(self, profile: DeviceProfile = NULL_PROFILE) -> None:
+        super().__init__()
         self._profile = profile
         self._shapes: dict[str, dict[str, tuple[int, ...]]] = {}
         self._types: dict[str, dict[str, np.dtype[Any]]] = {}
@@ -79,6 +84,15 @@ class NullDevice:
         self._shapes[key] = {name: array.shape for name, array in inputs.items()}
         self._types[key] = {name: array.dtype for name, array in inputs.items()}
 
+    def check(self, request: MeasureRequest) -> None:
+        """Raise InputError for a plan that contradicts its workload."""
+        self._require(request.workload, request.plan)
+
+    def _require(self, workload: str, plan: HostPlan) -> None:
+        if workload not in self._shapes:
+            raise InputError(Problem("workload", "was never uploaded", found=workload))
+        check_plan(plan, self._shapes[workload], self._types[workload])
+
     def measure(
         self,
         plan: HostPlan,
@@ -88,12 +102,11 @@ class NullDevice:
         tolerance: Tolerance = DEFAULT_TOLERANCE,
         protocol: Protocol = DEFAULT_PROTOCOL,
         timeout_s: float = 60.0,
+        deadlines: Deadlines = NO_DEADLINES,
     ) -> Outcome:
         """Always Timed; raises InputError for a plan that contradicts its workload."""
-        del candidate, tolerance, timeout_s
-        if workload not in self._shapes:
-            raise InputError(Problem("workload", "was never uploaded", found=workload))
-        check_plan(plan, self._shapes[workload], self._types[workload])
+        del candidate, tolerance, timeout_s, deadlines
+        self._require(workload, plan)
         digest = hashlib.sha256(plan_digest(plan).encode()).digest()
         base_ns = 1_000_000 + int.from_bytes(digest[:8]) % 99_000_000
         # A spread below one per cent, so that medians and spreads are not trivial.

@@ -11,16 +11,19 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import DeviceError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome
+from worker.devices.queued import Inline
 from worker.measuring.checks import check_workload
 from worker.measuring.settings import (
     DEFAULT_PROTOCOL,
     DEFAULT_TOLERANCE,
+    NO_DEADLINES,
+    Deadlines,
     Protocol,
     Tolerance,
 )
 
 
-class RecordedDevice:
+class RecordedDevice(Inline):
     """Replays the outcome recorded under a candidate's id, whatever the plan says."""
 
     def __init__(
@@ -29,6 +32,7 @@ class RecordedDevice:
         profile: DeviceProfile,
         facts: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         self._outcomes = dict(outcomes)
         self._profile = profile
         self._facts = dict(facts or {})
@@ -66,9 +70,10 @@ class RecordedDevice:
         tolerance: Tolerance = DEFAULT_TOLERANCE,
         protocol: Protocol = DEFAULT_PROTOCOL,
         timeout_s: float = 60.0,
+        deadlines: Deadlines = NO_DEADLINES,
     ) -> Outcome:
         """The recorded outcome; raises DeviceError for a candidate without one."""
-        del plan, workload, tolerance, protocol, timeout_s
+        del plan, workload, tolerance, protocol, timeout_s, deadlines
         outcome = self._outcomes.get(candidate)
         if outcome is None:
             raise DeviceError(

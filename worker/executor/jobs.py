@@ -13,7 +13,8 @@ A payload, ``nestmap/measure-job/1``::
      "timeout_s": 60.0}
 
 Arrays are plain bytes: little-endian, row-major, nothing before or after. An outcome is
-``{"kind": …, "detail": {…}}`` and, if timed, ``"trials_ns": […]``: the columns of a measurement.
+``{"kind": …, "detail": {…}}`` and, if timed, ``"trials_ns": […], "spans_ns": […]``: the columns of
+a measurement.
 """
 
 from __future__ import annotations
@@ -152,4 +153,6 @@ def outcome_to_result(outcome: Outcome) -> dict[str, Any]:
     result: dict[str, Any] = {"kind": outcome_kind(outcome), "detail": outcome_detail(outcome)}
     if isinstance(outcome, Timed):
         result["trials_ns"] = list(outcome.trials_ns)
+        if outcome.spans_ns:
+            result["spans_ns"] = list(outcome.spans_ns)
     return result

@@ -94,10 +94,7 @@ class Executor:
         """Make the measurement under way end: its child is killed, once."""
         self._cancelled.set()
         if self._measuring and isinstance(self._device, MeasuringChild):
-            pid = self._device.child_pid
-            if pid is not None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGKILL)
+            self._device.interrupt()
 
     # -- the main thread ---------------------------------------------------------------------
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 import _thread
 import argparse
 import contextlib
+import fcntl
 import os
 import signal
 import sys
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,19 +30,24 @@ from mapper.host_plan import HostPlan
 from mapper.measurement import Crash, Outcome, ResourceError
 from worker.devices.facts import device_facts
 from worker.devices.opencl import profile_of
+from worker.measuring.back_to_back import WORTH_BELOW_NS, BackToBack
+from worker.measuring.comparison import Reference
 from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.golden import golden_kernel
 from worker.measuring.loaded_plan import LoadedPlan, Session, open_session
-from worker.measuring.plan_timing import measure_plan
+from worker.measuring.plan_timing import Terms, measure_plan
 from worker.measuring.sandbox import restrain
 from worker.measuring.settings import Protocol, Tolerance
 from worker.measuring.wire import StreamEnded, outcome_to_json, receive, send
+from worker.measuring.workloads import load_workload
 
 #: Workloads kept in memory. A search works on one at a time; two make changing over cheap.
 _KEPT_WORKLOADS = 2
 _REFERENCE_RUNS = 5
+#: A process that has become so much larger since its start is replaced.
+_MOST_GROWN_BYTES = 2**30
 
-_Workload = tuple[dict[str, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
+_Workload = tuple[dict[str, np.ndarray[Any, Any]], Reference]
 
 
 def die_with_parent(lifeline: int) -> None:
@@ -69,54 +77,82 @@ class _Reference:
 
     def best_ns(self) -> int:
         """The shortest of a few runs in nanoseconds."""
-        return min(self._loaded.run() for _ in range(_REFERENCE_RUNS))
+        return min(self._loaded.run().kernel_ns for _ in range(_REFERENCE_RUNS))
 
 
 class _Server:
-    """Answers one request after the other."""
+    """Answers one request after the other; ``say`` hears the stages of each."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, say: Callable[[str], None]) -> None:
         self._session = session
+        self._say = say
         self._workloads: OrderedDict[str, _Workload] = OrderedDict()
         self._reference: _Reference | None = None
+        self._back_to_back: BackToBack | None = None
+        self._turns: dict[str, int] = {}
+        self._first_bytes = _own_bytes()
 
     def _workload(self, directory: str) -> _Workload:
         if directory not in self._workloads:
-            folder = Path(directory)
-            inputs = {
-                name: np.load(folder / f"input{index}.npy", allow_pickle=False)
-                for index, name in enumerate(
-                    (folder / "names.txt").read_text(encoding="utf-8").splitlines()
-                )
-            }
-            expected = np.load(folder / "expected.npy", allow_pickle=False)
-            self._workloads[directory] = (inputs, expected)
+            inputs, expected = load_workload(Path(directory))
+            self._workloads[directory] = (inputs, Reference(expected))
             while len(self._workloads) > _KEPT_WORKLOADS:
                 self._workloads.popitem(last=False)
         self._workloads.move_to_end(directory)
         return self._workloads[directory]
 
-    def _reference_ns(self) -> int:
+    def _yardsticks(self) -> dict[str, Any]:
+        """What is timed beside a candidate, built before it has its turn."""
         if self._reference is None:
             self._reference = _Reference(self._session)
-        return self._reference.best_ns()
+        # Where events would measure the driver; a processor's have the host's own clock.
+        if self._back_to_back is None and self._session.device.kind != "cpu":
+            self._back_to_back = BackToBack(self._session)
+        return {
+            "reference_ns": self._reference.best_ns,
+            "back_to_back_ns": None if self._back_to_back is None else self._without_events,
+        }
+
+    def _without_events(self, plan: LoadedPlan, by_events_ns: int) -> float | None:
+        if self._back_to_back is None or by_events_ns >= WORTH_BELOW_NS:
+            return None
+        return self._back_to_back.run_ns(plan, by_events_ns)
+
+    @contextlib.contextmanager
+    def _turn(self, path: str) -> Iterator[None]:
+        """The device for this process alone among those that take turns by this file.
+
+        A process that dies gives it back.
+        """
+        if path not in self._turns:
+            # For reading, as a child in a sandbox may: a lock needs no more.
+            self._turns[path] = os.open(path, os.O_RDONLY)
+        self._say("waiting")
+        fcntl.flock(self._turns[path], fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._turns[path], fcntl.LOCK_UN)
 
     def measure(self, request: dict[str, Any]) -> tuple[Outcome, bool]:
         """Measure what the request asks for; also whether this process must be replaced."""
-        deadline = time.monotonic() + request["timeout_s"]
+        started = time.monotonic()
+        self._say("building")
         try:
             plan = HostPlan.from_json(request["plan"])
-            inputs, expected = self._workload(request["workload"])
-            return measure_plan(
-                self._session,
-                plan,
-                inputs,
-                expected,
-                tolerance=Tolerance(**request["tolerance"]),
-                protocol=Protocol(**request["protocol"]),
-                deadline=deadline,
-                reference_ns=self._reference_ns if request["with_reference"] else None,
+            inputs, reference = self._workload(request["workload"])
+            turn, running_s = request["turn"], request["running_s"]
+            yardsticks = self._yardsticks() if request["with_reference"] else {}
+            terms = Terms(
+                Tolerance(**request["tolerance"]),
+                Protocol(**request["protocol"]),
+                request["timeout_s"] - (time.monotonic() - started),
+                inf if running_s is None else running_s,
+                contextlib.nullcontext if turn is None else partial(self._turn, turn),
+                self._say,
+                **yardsticks,
             )
+            outcome, retire = measure_plan(self._session, plan, inputs, reference, terms)
         except PlanFailure as failure:
             # Only the reference kernel's failure comes here: the candidate broke the context.
             return failure.outcome, True
@@ -124,6 +160,17 @@ class _Server:
             return ResourceError("the host has not enough memory for the reference data"), True
         except Exception:
             return Crash(1, traceback.format_exc()), True
+        # Drivers keep something of every program that they have built.
+        return outcome, retire or _own_bytes() > self._first_bytes + _MOST_GROWN_BYTES
+
+
+def _own_bytes() -> int:
+    """What this process has in memory that is no file's; 0 where the system does not say."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(status.partition("RssAnon:")[2].split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def main(sandbox: Mapping[str, str] = MappingProxyType({})) -> int:
@@ -151,7 +198,7 @@ def main(sandbox: Mapping[str, str] = MappingProxyType({})) -> int:
             "facts": {**device_facts(session.device), **sandbox},
         },
     )
-    server = _Server(session)
+    server = _Server(session, lambda stage: send(replies, {"type": "stage", "name": stage}))
     while True:
         try:
             request = receive(requests)

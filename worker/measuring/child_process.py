@@ -229,17 +229,15 @@ class ChildProcess:
         the driver and ignores even SIGKILL.
         """
         if wait_first:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                # Not reaped here: until the group is signalled, its id must stay taken.
-                _wait_unreaped(self._process.pid, _KILL_GRACE_S)
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._wait_unreaped()
+        self.interrupt()
+        # Not reaped before it is signalled: until then, the group's id must stay taken.
+        self._wait_unreaped()
         with self._reaping:
             self._reaped.set()
-        try:
-            exit_code = self._process.wait(timeout=_KILL_GRACE_S)
-        except subprocess.TimeoutExpired:
+            exit_code = self._process.poll()
+        self._close()
+        if exit_code is None:
             raise DeviceError(
                 Problem(
                     "device",
@@ -247,10 +245,24 @@ class ChildProcess:
                     found=f"process state {_process_state(self._process.pid)}",
                     remedy="reset the device or reboot: its driver is stuck",
                 )
-            ) from None
-        finally:
-            self._close()
+            )
         return exit_code
+
+    def interrupt(self) -> None:
+        """Kill the whole group and return at once; who waits for a reply sees the child die.
+
+        For any thread: a group whose id may belong to others by now is left alone.
+        """
+        with self._reaping:
+            if self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _wait_unreaped(self) -> None:
+        """Wait some seconds until the child is dead, and leave it to be reaped."""
+        end = time.monotonic() + _KILL_GRACE_S
+        while self.is_alive() and time.monotonic() < end:
+            time.sleep(0.005)
 
     def _close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
@@ -287,15 +299,6 @@ def _remove(directory: tempfile.TemporaryDirectory[str]) -> None:
     except RecursionError:
         command = ["rm", "-rf", "--one-file-system", "--", directory.name]
         subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
-
-
-def _wait_unreaped(pid: int, seconds: float) -> None:
-    """Wait until a child is dead but leave it for its owner to reap."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if _is_dead(pid):
-            return
-        time.sleep(0.005)
 
 
 def _is_dead(pid: int) -> bool:

@@ -12,11 +12,15 @@ from typing import Any, Self
 import numpy as np
 
 from mapper.host_plan import BufferRole, HostPlan, Launch
-from mapper.measurement import CompileError, ResourceError
+from mapper.measurement import CompileError, ResourceError, Timeout
 from worker.devices.opencl import OpenClDevice, open_device
 from worker.measuring.checks import output_buffer
 from worker.measuring.driver_errors import PlanFailure, plan_failure
 from worker.measuring.guards import Guards, guarded
+from worker.measuring.unobserved import launch_unobserved
+
+#: How often a launch is asked whether it runs by now.
+_LOOK_AGAIN_S = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,17 @@ def open_session(spec: str) -> Session:
     return Session(device, context, cl.CommandQueue(context, properties=profiling))
 
 
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """Device times of one run in ns, by its events: ``kernel_ns`` is the sum over the launches,
+    ``span_ns`` first start to last end; ``prepared_ns`` is what prepared launches took beside, 0
+    where they had run before."""
+
+    kernel_ns: int
+    span_ns: int
+    prepared_ns: int = 0
+
+
 class LoadedPlan:
     """A plan whose program is built and whose buffers exist; a context manager.
 
@@ -45,7 +60,7 @@ class LoadedPlan:
     looks after bounds itself would be misled by them.
 
     Making one raises :class:`PlanFailure`. ``build_ms`` is the time of the driver's build
-    call; drivers may go on compiling at a kernel's first launch.
+    call; drivers may go on compiling at a kernel's first launch (:meth:`compile_for_groups`).
     """
 
     def __init__(self, session: Session, plan: HostPlan, *, with_guards: bool = False) -> None:
@@ -63,6 +78,8 @@ class LoadedPlan:
         self._launches = [(launch, self._make_kernel(launch)) for launch in plan.launches]
         self._check_memory()
         self._allocate()
+        self._set_arguments()
+        self._made_ready = False
 
     def __enter__(self) -> Self:
         return self
@@ -178,6 +195,17 @@ class LoadedPlan:
                 doing = f"allocating {planned.bytes} bytes for buffer {planned.name}"
                 raise plan_failure(error, doing) from error
 
+    def _set_arguments(self) -> None:
+        """Once for all runs: between two launches of one nothing else may take the host's time."""
+        import pyopencl as cl
+
+        for launch, kernel in self._launches:
+            try:
+                kernel.set_args(*(self._buffers[name] for name in launch.arguments))
+            except cl.Error as error:
+                self.__exit__()
+                raise plan_failure(error, f"arguments of kernel {launch.kernel}") from error
+
     def fill_inputs(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Copy every input into the start of its buffer."""
         import pyopencl as cl
@@ -197,6 +225,7 @@ class LoadedPlan:
         """Fill intermediates and the output, what pads inputs, and the guards with NaN."""
         import pyopencl as cl
 
+        self._made_ready = False
         try:
             for planned in self._plan.buffers:
                 given = planned.dtype.bytes * prod(planned.shape)
@@ -227,40 +256,95 @@ class LoadedPlan:
             for name, given in self._given.items():
                 now = np.empty_like(given)
                 cl.enqueue_copy(self._session.queue, now, self._buffers[name], is_blocking=True)
-                wrong = np.flatnonzero(now.view(np.uint8) != given.view(np.uint8))
+                bits = np.dtype(f"u{given.itemsize}")
+                wrong = np.flatnonzero(now.view(bits) != given.view(bits))
                 if wrong.size:
-                    place = int(wrong[0]) // given.itemsize
-                    return f"the kernel wrote into its input {name}, first into element {place}"
+                    return f"the kernel wrote into its input {name}, first into element {wrong[0]}"
         except cl.Error as error:
             raise plan_failure(error, "reading guards", running=True) from error
         return ""
 
-    def run(self) -> int:
-        """Launch everything once; device time in ns (sum of the launches' end - start).
+    def compile_for_groups(self, running_s: float) -> None:
+        """Have kernels compiled for their work-groups, where the driver waits for a launch.
 
-        Prepared launches run too, so that a poisoned buffer is written anew, but do not count.
+        PoCL does: one work-group of each is run, and the buffers have to be poisoned after it.
+        (Beyond 65,535 work-items in a dimension it compiles another form, at the first run.)
+        Raises PlanFailure, a Timeout where a group alone runs for longer than ``running_s``.
         """
         import pyopencl as cl
 
-        events: list[Any] = []
+        if not (self._session.device.is_pocl and self._session.device.kind == "cpu"):
+            return
         current = ""
         try:
             for launch, kernel in self._launches:
                 current = launch.kernel
-                kernel.set_args(*(self._buffers[name] for name in launch.arguments))
+                self._compile_for_group(launch, kernel, running_s)
+        except cl.Error as error:
+            raise plan_failure(error, f"running kernel {current}", running=True) from error
+
+    def _compile_for_group(self, launch: Launch, kernel: Any, running_s: float) -> None:
+        import pyopencl as cl
+
+        queue, states = self._session.queue, cl.command_execution_status
+        started = time.perf_counter()
+        event = cl.enqueue_nd_range_kernel(queue, kernel, launch.local_size, launch.local_size)
+        queue.flush()
+        began: float | None = None
+        # The driver says that it runs once it is compiled.
+        while (state := event.command_execution_status) > states.COMPLETE:
+            now = time.perf_counter()
+            if state == states.RUNNING:
+                began = began or now
+                if now - began > running_s:
+                    raise PlanFailure(Timeout(running_s), retire=True)
+            time.sleep(_LOOK_AGAIN_S)
+        queue.finish()
+        self.build_ms += ((began or time.perf_counter()) - started) * 1e3
+
+    def run(self) -> RunTimes:
+        """Launch everything that is not prepared once, and wait for it.
+
+        Prepared launches come before it in the first run after :meth:`poison`, as weights are
+        packed once and not for every image.
+        """
+        import pyopencl as cl
+
+        prepared = [] if self._made_ready else [p for p in self._launches if p[0].prepared]
+        launches = [*prepared, *(pair for pair in self._launches if not pair[0].prepared)]
+        events: list[Any] = []
+        current = ""
+        try:
+            for launch, kernel in launches:
+                current = launch.kernel
                 events.append(
                     cl.enqueue_nd_range_kernel(
                         self._session.queue, kernel, launch.global_size, launch.local_size
                     )
                 )
             self._session.queue.finish()
-            return sum(
-                event.profile.end - event.profile.start
-                for (launch, _), event in zip(self._launches, events, strict=True)
-                if not launch.prepared
-            )
+            self._made_ready = True
+            times = [(event.profile.start, event.profile.end) for event in events]
         except cl.Error as error:
             raise plan_failure(error, f"running kernel {current}", running=True) from error
+        counted = times[len(prepared) :]
+        return RunTimes(
+            kernel_ns=sum(end - start for start, end in counted),
+            span_ns=counted[-1][1] - counted[0][0] if counted else 0,
+            prepared_ns=sum(end - start for start, end in times[: len(prepared)]),
+        )
+
+    @property
+    def launches_of_a_run(self) -> int:
+        """Launches that are not prepared."""
+        return sum(not launch.prepared for launch, _ in self._launches)
+
+    def enqueue_run(self, queue: Any) -> None:
+        """Put a run, without what is prepared, into a queue of the same context, without events,
+        and return at once. Something must have been run before. Raises pyopencl's errors."""
+        for launch, kernel in self._launches:
+            if not launch.prepared:
+                launch_unobserved(queue, kernel, launch.global_size, launch.local_size)
 
     def read_output(self) -> np.ndarray[Any, Any]:
         """The output in its logical shape and element type."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,13 +15,7 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import DeviceError, InputError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Crash, Outcome, Timed, Timeout
-from worker.measuring.checks import (
-    InputShapes,
-    InputTypes,
-    check_plan,
-    check_workload,
-    output_buffer,
-)
+from worker.devices.queued import Queued
 from worker.measuring.child_process import (
     MEASURING_CHILD,
     NOTHING_MORE,
@@ -31,28 +24,23 @@ from worker.measuring.child_process import (
     ChildTimedOut,
 )
 from worker.measuring.golden import GoldenKernel, golden_kernel
+from worker.measuring.request import MeasureRequest
 from worker.measuring.settings import (
     DEFAULT_PROTOCOL,
     DEFAULT_TOLERANCE,
+    NO_DEADLINES,
+    STAGES,
+    Deadlines,
     Protocol,
     Tolerance,
 )
 from worker.measuring.wire import BadMessage, outcome_from_json
+from worker.measuring.workloads import StoredWorkload, Workloads
 
 _GOLDEN_PROTOCOL = Protocol(warmup=0, repetitions=1, max_repetitions=1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Workload:
-    """Where a workload's arrays lie, what shapes they have and how their elements are stored."""
-
-    directory: Path
-    input_shapes: InputShapes
-    input_types: InputTypes
-    expected_shape: tuple[int, ...]
-
-
-class MeasuringChild:
+class MeasuringChild(Queued):
     """Measures candidates on an OpenCL device in a child process; a context manager.
 
     The child starts at the first use and stays warm. It is killed with its whole process
@@ -62,7 +50,11 @@ class MeasuringChild:
     and every further call raises DeviceError with the reason. ``child_module`` is run in
     place of the plain measuring child, under limits of its own for instance.
 
-    Safe to share between threads: calls wait for each other.
+    Several children may share ``workloads``, which whoever made them closes, and one device: with
+    a file as ``turn`` each builds when it likes, and runs when no other does.
+
+    Safe to share between threads: calls wait for each other, but :meth:`interrupt`, :meth:`stop`
+    and :meth:`close` for nobody.
     """
 
     def __init__(
@@ -75,7 +67,10 @@ class MeasuringChild:
         probe_timeout_s: float = 60.0,
         child_module: str = MEASURING_CHILD,
         environment: Mapping[str, str] = NOTHING_MORE,
+        workloads: Workloads | None = None,
+        turn: Path | None = None,
     ) -> None:
+        super().__init__()
         self._device = device
         self._golden = golden or golden_kernel()
         self._recovery = recovery
@@ -83,21 +78,17 @@ class MeasuringChild:
         self._probe_timeout_s = probe_timeout_s
         self._child_module = child_module
         self._environment = environment
-        self._directory = tempfile.TemporaryDirectory(
-            prefix="nestmap-measuring-", ignore_cleanup_errors=True
-        )
-        # In a folder of its own, which a child in a sandbox sees as another user.
-        self._workload_folder = Path(self._directory.name) / "workloads"
-        self._workload_folder.mkdir(mode=0o755)
+        self._turn = turn
+        self._own_workloads = workloads is None
+        self._workloads = workloads or Workloads()
         self._lock = threading.RLock()
+        self._stopped = threading.Event()
         self._child: ChildProcess | None = None
         self._profile: DeviceProfile | None = None
         self._facts: dict[str, str] = {}
-        self._workloads: dict[str, _Workload] = {}
-        self._stored = 0
         self._quarantine = ""
         self.starts = 0
-        self._golden_workload = self._store(self._golden.inputs, self._golden.expected)
+        self._golden_workload = self._workloads.store(self._golden.inputs, self._golden.expected)
 
     def __enter__(self) -> Self:
         return self
@@ -106,12 +97,26 @@ class MeasuringChild:
         self.close()
 
     def close(self) -> None:
-        """Kill the child and remove every temporary file."""
+        """Kill the child, whatever it does, and remove every temporary file."""
+        self.stop()
+        self.end_queue()
         with self._lock:
             try:
                 self._discard()
             finally:
-                self._directory.cleanup()
+                if self._own_workloads:
+                    self._workloads.close()
+
+    def interrupt(self) -> None:
+        """Kill the child: the measurement under way ends as a crash. The next has a new child."""
+        child = self._child
+        if child is not None:
+            child.interrupt()
+
+    def stop(self) -> None:
+        """As :meth:`interrupt`, for good: no child is started any more, calls raise DeviceError."""
+        self._stopped.set()
+        self.interrupt()
 
     @property
     def quarantine_reason(self) -> str:
@@ -146,38 +151,15 @@ class MeasuringChild:
 
         They are written once to a private directory, from which every child loads them.
         """
-        with self._lock:
-            check_workload(inputs, expected)
-            self.drop_workload(key)
-            self._workloads[key] = self._store(inputs, expected)
+        self._workloads.upload(key, inputs, expected)
 
     def drop_workload(self, key: str) -> None:
         """Remove a workload's files; nothing happens when there are none."""
-        with self._lock:
-            workload = self._workloads.pop(key, None)
-            if workload is not None:
-                for path in workload.directory.iterdir():
-                    path.unlink()
+        self._workloads.drop(key)
 
-    def _store(
-        self, inputs: Mapping[str, np.ndarray[Any, Any]], expected: np.ndarray[Any, Any]
-    ) -> _Workload:
-        # Numbered, not named by key: keys and input names come from users.
-        directory = self._workload_folder / str(self._stored)
-        self._stored += 1
-        directory.mkdir()
-        if any(len(name.splitlines()) != 1 for name in inputs):
-            raise InputError(Problem("inputs", "an input's name is empty or has line breaks"))
-        (directory / "names.txt").write_text("\n".join(inputs), encoding="utf-8")
-        for index, array in enumerate(inputs.values()):
-            np.save(directory / f"input{index}.npy", array, allow_pickle=False)
-        np.save(directory / "expected.npy", expected, allow_pickle=False)
-        # The folder above is private; what lies in it is read by whoever the child is.
-        for path, mode in ((directory, 0o755), *((file, 0o644) for file in directory.iterdir())):
-            path.chmod(mode)
-        shapes = {name: array.shape for name, array in inputs.items()}
-        types = {name: array.dtype for name, array in inputs.items()}
-        return _Workload(directory, shapes, types, expected.shape)
+    def check(self, request: MeasureRequest) -> None:
+        """Raise InputError for a request that contradicts itself or its workload."""
+        check_request(self._workloads, request)
 
     def measure(
         self,
@@ -188,38 +170,23 @@ class MeasuringChild:
         tolerance: Tolerance = DEFAULT_TOLERANCE,
         protocol: Protocol = DEFAULT_PROTOCOL,
         timeout_s: float = 60.0,
+        deadlines: Deadlines = NO_DEADLINES,
     ) -> Outcome:
-        """Measure ``plan`` on the workload; the child is killed after ``timeout_s``.
+        """Measure ``plan`` on the workload; the child is killed after ``timeout_s``, of which
+        waiting for a turn is no part, or where a stage passes its deadline.
 
         Raises InputError for contradictory arguments and DeviceError when the *device*
         fails; whatever the candidate does is an outcome.
         """
-        del candidate
+        request = MeasureRequest(
+            plan, workload, candidate, tolerance, protocol, timeout_s, deadlines
+        )
         with self._lock:
-            stored = self._workloads.get(workload)
-            if stored is None:
-                raise InputError(Problem("workload", "was never uploaded", found=repr(workload)))
-            if not timeout_s > 0:
-                raise InputError(Problem("timeout_s", "must be positive", found=str(timeout_s)))
-            check_plan(plan, stored.input_shapes, stored.input_types)
-            output = output_buffer(plan)
-            if output.shape != stored.expected_shape:
-                raise InputError(
-                    Problem(
-                        "plan/buffers",
-                        f"output {output.name} has not the reference's shape",
-                        str(output.shape),
-                        str(stored.expected_shape),
-                    )
-                )
+            stored = check_request(self._workloads, request)
             try:
-                outcome = self._run(
-                    self._ready_child(), plan, stored, tolerance, protocol, timeout_s
-                )
+                outcome = self._run(self._ready_child(), request, stored)
             except _DiedIdle:
-                outcome = self._run(
-                    self._ready_child(), plan, stored, tolerance, protocol, timeout_s
-                )
+                outcome = self._run(self._ready_child(), request, stored)
             if isinstance(outcome, Timed):
                 outcome.facts.update({**self._facts, **outcome.facts})
             return outcome
@@ -227,11 +194,8 @@ class MeasuringChild:
     def _run(
         self,
         child: ChildProcess,
-        plan: HostPlan,
-        workload: _Workload,
-        tolerance: Tolerance,
-        protocol: Protocol,
-        timeout_s: float,
+        request: MeasureRequest,
+        workload: StoredWorkload,
         *,
         with_reference: bool = True,
     ) -> Outcome:
@@ -239,30 +203,40 @@ class MeasuringChild:
 
         Raises _DiedIdle when the child was dead before it had the request.
         """
+        running_s = request.deadlines.running_s
         message = {
             "type": "measure",
-            "plan": plan.to_json(),
+            "plan": request.plan.to_json(),
             "workload": str(workload.directory),
-            "tolerance": tolerance.to_json(),
-            "protocol": protocol.to_json(),
-            "timeout_s": timeout_s,
+            "tolerance": request.tolerance.to_json(),
+            "protocol": request.protocol.to_json(),
+            "timeout_s": request.timeout_s,
+            "running_s": running_s if math.isfinite(running_s) else None,
+            "turn": None if self._turn is None else str(self._turn),
             "with_reference": with_reference,
         }
         try:
-            deadline = time.monotonic() + timeout_s
+            started = time.monotonic()
             try:
-                child.submit(message, deadline)
+                child.submit(message, started + request.timeout_s)
             except ChildDied as death:
                 self._discard()
                 raise _DiedIdle(death.message) from None
-            reply = child.receive(deadline)
+            left_s = request.timeout_s - (time.monotonic() - started)
+            reply = self._answer(child, request, left_s)
+        except _Stopped as stopped:
+            self._discard()
+            return Timeout(stopped.after_s)
         except ChildTimedOut:
             self._discard()
-            return Timeout(timeout_s)
+            return Timeout(request.timeout_s)
         except ChildDied as death:
             self._discard()
             return Crash(death.exit_code, death.message)
         except _DiedIdle:
+            raise
+        except _NoTurn:
+            self._discard()
             raise
         except DeviceError as error:
             # The process ignores SIGKILL: starting another on the device would hang as well.
@@ -275,15 +249,45 @@ class MeasuringChild:
             raise
         try:
             outcome, retire = outcome_from_json(reply["outcome"]), bool(reply["retire"])
-        except (BadMessage, KeyError, TypeError) as error:
+        except (BadMessage, KeyError, TypeError, ValueError) as error:
             # A kernel may have written over the child's memory.
             outcome, retire = Crash(1, f"the measuring process answered nonsense: {error!r}"), True
         if retire or child.has_started_more():
             self._discard()
         return outcome
 
+    def _answer(
+        self, child: ChildProcess, request: MeasureRequest, left_s: float
+    ) -> dict[str, Any]:
+        """The child's answer, after the stages that it says; raises _Stopped, _NoTurn and what
+        :meth:`ChildProcess.receive` does.
+
+        Stages come in their order and once each: a kernel that has the child in its hand cannot
+        stay by telling of more.
+        """
+        deadlines, stage = request.deadlines, STAGES[0]
+        ahead = [name for name in STAGES if name != "waiting" or self._turn is not None]
+        while True:
+            began, waiting = time.monotonic(), stage == "waiting"
+            stage_s = deadlines.of(stage)
+            try:
+                reply = child.receive(began + (stage_s if waiting else min(stage_s, left_s)))
+            except ChildTimedOut:
+                if waiting:
+                    raise _NoTurn(stage_s) from None
+                raise _Stopped(request.timeout_s if left_s <= stage_s else stage_s) from None
+            if not waiting:
+                left_s = max(0.0, left_s - (time.monotonic() - began))
+            if reply.get("type") != "stage":
+                return reply
+            stage = reply.get("name")
+            if stage not in ahead:
+                return {"outcome": {"kind": f"the stage {str(stage)[:80]!r}"}}
+            del ahead[: ahead.index(stage) + 1]
+
     def _ready_child(self) -> ChildProcess:
         """The warm child, or a fresh one that has run the golden kernel."""
+        self._require_going_on()
         if self._quarantine:
             raise DeviceError(Problem("device", "is quarantined", found=self._quarantine))
         if self._child is not None and self._child.is_alive():
@@ -292,6 +296,7 @@ class MeasuringChild:
         try:
             return self._start()
         except _ProbeFailed as failure:
+            self._require_going_on()
             if self._recovery is None:
                 raise self._quarantined(failure) from None
         self._recovery()
@@ -299,6 +304,10 @@ class MeasuringChild:
             return self._start()
         except _ProbeFailed as failure:
             raise self._quarantined(failure) from None
+
+    def _require_going_on(self) -> None:
+        if self._stopped.is_set():
+            raise DeviceError(Problem("device", "is closed"))
 
     def _quarantined(self, failure: _ProbeFailed) -> DeviceError:
         self._quarantine = failure.reason
@@ -316,9 +325,11 @@ class MeasuringChild:
         """Start a child and probe it; raises DeviceError (not there) or _ProbeFailed."""
         self.starts += 1
         self._child = ChildProcess(
-            self._device, Path(self._directory.name), self._child_module, self._environment
+            self._device, self._workloads.root, self._child_module, self._environment
         )
         try:
+            # Who stops us now sees the child, who did before is seen here.
+            self._require_going_on()
             self._probe(self._child)
         except BaseException:
             # Whatever it was, an unproven child must not get a candidate.
@@ -338,15 +349,10 @@ class MeasuringChild:
             raise DeviceError([Problem(**problem) for problem in hello["problems"]])
         self._profile = profile_from_json(hello["profile"])
         self._facts = hello["facts"]
-        outcome = self._run(
-            child,
-            self._golden.plan,
-            self._golden_workload,
-            Tolerance(),
-            _GOLDEN_PROTOCOL,
-            self._probe_timeout_s,
-            with_reference=False,
+        golden = MeasureRequest(
+            self._golden.plan, "", protocol=_GOLDEN_PROTOCOL, timeout_s=self._probe_timeout_s
         )
+        outcome = self._run(child, golden, self._golden_workload, with_reference=False)
         if not isinstance(outcome, Timed):
             raise _ProbeFailed(str(outcome))
         child.remember_threads()
@@ -364,12 +370,34 @@ class _DiedIdle(DeviceError):
         super().__init__(Problem("device", "the idle measuring process died", found=message))
 
 
+class _NoTurn(DeviceError):
+    """Others have had the device for longer than anybody waits."""
+
+    def __init__(self, after_s: float) -> None:
+        super().__init__(Problem("device", "was not free in time", found=f"{after_s} s"))
+
+
+class _Stopped(Exception):
+    """The child was killed because a stage, or all of them, took longer than ``after_s``."""
+
+    def __init__(self, after_s: float) -> None:
+        super().__init__(f"after {after_s} s")
+        self.after_s = after_s
+
+
 class _ProbeFailed(Exception):
     """A fresh child did not run the golden kernel."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def check_request(workloads: Workloads, request: MeasureRequest) -> StoredWorkload:
+    """The workload of a request; InputError where one contradicts the other, or itself."""
+    if not request.timeout_s > 0:
+        raise InputError(Problem("timeout_s", "must be positive", found=str(request.timeout_s)))
+    return workloads.require(request.workload, request.plan)
 
 
 def profile_from_json(value: dict[str, Any]) -> DeviceProfile:

@@ -74,7 +74,8 @@ class Protocol:
     takes longer than ``slow_after_ms`` gets no warm-up (the verified run was one) and only
     as many repetitions as fit into ``budget_ms``, at least ``min_repetitions``. A fast one is
     repeated until its runs fill ``fill_ms``, at most ``max_repetitions`` times, because a
-    launch of a few microseconds says little by itself.
+    launch of a few microseconds says little by itself. Of what takes longer than ``cutoff_ms``
+    (0: nothing does) the verified run is the only one. All times are of the launches, summed.
 
     Raises InputError for counts that contradict each other, and for what no run can take.
     """
@@ -86,6 +87,7 @@ class Protocol:
     slow_after_ms: float = 200.0
     budget_ms: float = 2000.0
     fill_ms: float = 5.0
+    cutoff_ms: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.warmup <= MAX_RUNS:
@@ -104,7 +106,7 @@ class Protocol:
                     allowed="1 <= min_repetitions <= repetitions <= max_repetitions",
                 )
             )
-        for field in ("slow_after_ms", "budget_ms", "fill_ms"):
+        for field in ("slow_after_ms", "budget_ms", "fill_ms", "cutoff_ms"):
             value = getattr(self, field)
             if not 0 <= value <= MAX_MS:
                 raise _refuse(f"protocol.{field}", f"must be 0 to {MAX_MS} (a day)", value)
@@ -112,6 +114,10 @@ class Protocol:
     def is_slow(self, single_run_ms: float) -> bool:
         """Whether a candidate with this single run time is measured sparingly."""
         return single_run_ms > self.slow_after_ms
+
+    def is_cut_off(self, single_run_ms: float) -> bool:
+        """Whether a candidate with this single run time is not worth another."""
+        return 0 < self.cutoff_ms < single_run_ms
 
     def timed_runs(self, single_run_ms: float) -> int:
         """The number of timed repetitions for a candidate with this single run time."""
@@ -125,8 +131,43 @@ class Protocol:
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON value; ``Protocol(**value)`` reads it back."""
-        return asdict(self)
+        value = asdict(self)
+        if not self.cutoff_ms:
+            del value["cutoff_ms"]  # agents of before do not know it
+        return value
 
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds that each stage of a candidate may take; a child that passes one is killed.
+
+    *building*: the program is built, inputs are copied, and a driver that compiles at a kernel's
+    first launch runs one work-group of each, none for longer than ``running_s``. *waiting*: others
+    have the device; it counts for nothing else, and who passes it finds no device. *running*: from
+    the first run to the last, with what is copied between them, which may take a tenth of a second
+    where candidates are quick. *judging*: whole outputs against the reference.
+
+    Raises InputError for what is not positive.
+    """
+
+    building_s: float = math.inf
+    waiting_s: float = 600.0
+    running_s: float = math.inf
+    judging_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not value > 0:
+                raise _refuse(f"deadlines.{name}", "must be positive", value)
+
+    def of(self, stage: str) -> float:
+        """The seconds of a stage by its name; KeyError for what is no stage."""
+        return float(asdict(self)[f"{stage}_s"])
+
+
+#: What a measuring child says before it does it, in this order; *waiting* only where it must.
+STAGES = ("building", "waiting", "running", "judging")
 
 DEFAULT_TOLERANCE = Tolerance()
 DEFAULT_PROTOCOL = Protocol()
+NO_DEADLINES = Deadlines()

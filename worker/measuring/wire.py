@@ -104,6 +104,8 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     value = {"kind": outcome_kind(outcome), **outcome_detail(outcome)}
     if isinstance(outcome, Timed):
         value["trials_ns"] = list(outcome.trials_ns)
+        if outcome.spans_ns:
+            value["spans_ns"] = list(outcome.spans_ns)
     return value
 
 
@@ -116,6 +118,7 @@ def outcome_from_json(value: dict[str, Any]) -> Outcome:
                 float(value["max_relative_error"]),
                 float(value["compile_ms"]),
                 dict(value["facts"]),
+                tuple(value.get("spans_ns", ())),  # recordings of before have none
             )
         case "wrong":
             return Wrong(

@@ -16,14 +16,15 @@ from tests.unit.api.conftest import Service
 from tests.unit.api.farm_data import measure, new_run, propose
 
 OUTCOMES = (
-    Timed((3_000_000, 1_000_000, 2_000_000), 1e-6, 5.0, {"clock": "1 GHz"}),
+    Timed((3_000_000, 1_000_000, 2_000_000), 1e-6, 5.0, {"clock": "1 GHz"},
+          (3_100_000, 1_100_000, 2_500_000)),
     Wrong(float("nan"), (0, 1), "=cmd|' /C calc'!A0"),
     CompileError("line 1: \udc80"),
     ResourceError("CL_OUT_OF_RESOURCES"),
     Timeout(2.0),
     Crash(-11, "Segmentation fault"),
     Timed((1_000_000,), 2e-6, 5.0),
-)
+)  # fmt: skip
 BYTES = (100, 100, 100, 100, 100, 100, 900)
 
 
@@ -173,6 +174,9 @@ def test_csv_has_a_row_for_each_and_no_formula(service, items):
     rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
     assert [row["candidate"] for row in rows] == [item["candidate"] for item in items]
     assert rows[0]["trials_ns"] == "3000000;1000000;2000000"
+    assert rows[0]["spans_ns"] == "3100000;1100000;2500000"
+    assert rows[0]["span_ms"] == "2.5"
+    assert rows[-1]["spans_ns"] == rows[-1]["span_ms"] == ""
     assert json.loads(rows[0]["mapping"]) == {"row": 20, "column": 10}
     assert rows[1]["message"].startswith("'=")
     assert answer.headers["content-disposition"] == 'attachment; filename="measurements.csv"'
@@ -185,6 +189,17 @@ def test_t4_has_every_configuration_with_its_validity(service):
         "correct", "correctness", "compile", "runtime", "timeout", "runtime", "correct",
     ]  # fmt: skip
     assert document["results"][0]["configuration"]["theta"] == 0
+    spans = [m["value"] for m in document["results"][0]["measurements"] if m["name"] == "span"]
+    assert spans == [2.5]
+
+
+def test_both_times_of_a_measurement_are_told_and_candidates_are_compared_by_one(service, items):
+    assert (items[0]["time_ms"], items[0]["span_ms"]) == (2.0, 2.5)
+    assert items[0]["spans_ns"] == [3_100_000, 1_100_000, 2_500_000]
+    # From an agent that sends no spans.
+    assert (items[-1]["time_ms"], items[-1]["span_ms"], items[-1]["spans_ns"]) == (1.0, None, None)
+    assert items[1]["span_ms"] is None
+    assert [p["time_ms"] for p in service.user.get("/v1/fronts").json()["points"]] == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("format_", ["csv", "json", "ndjson", "t4"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -24,15 +25,23 @@ from mapper.measurement import (
     outcome_kind,
 )
 
+DETAIL: dict[str, object] = {"max_relative_error": 0.0, "compile_ms": 1.0, "facts": {}}
 int64 = st.integers(-(2**63), 2**63 - 1)
 text = st.text()
+#: A trial with its span.
+pairs = st.lists(st.tuples(int64, int64), min_size=1, max_size=20)
 KINDS: dict[str, st.SearchStrategy[Outcome]] = {
     "timed": st.builds(
-        Timed,
-        trials_ns=st.lists(int64, min_size=1, max_size=20).map(tuple),
-        max_relative_error=st.floats(),
-        compile_ms=st.floats(),
-        facts=st.dictionaries(text, text),
+        lambda runs, spanned, *others: Timed(
+            tuple(trial for trial, _ in runs),
+            *others,
+            spans_ns=tuple(span for _, span in runs) if spanned else (),
+        ),
+        pairs,
+        st.booleans(),
+        st.floats(),
+        st.floats(),
+        st.dictionaries(text, text),
     ),
     "wrong": st.builds(
         Wrong,
@@ -50,7 +59,7 @@ KINDS: dict[str, st.SearchStrategy[Outcome]] = {
 def through_columns(outcome: Outcome) -> Outcome:
     columns = encode_outcome(outcome)
     detail = json.loads(canonical_json(columns.detail))
-    return decode_outcome(columns.kind, detail, columns.trials)
+    return decode_outcome(columns.kind, detail, columns.trials, columns.spans)
 
 
 def test_every_kind_has_a_strategy():
@@ -72,8 +81,7 @@ def test_round_trip(kind: str):
 def sorted_facts(outcome: Outcome) -> Outcome:
     if not isinstance(outcome, Timed):
         return outcome
-    facts = dict(sorted(outcome.facts.items()))
-    return Timed(outcome.trials_ns, outcome.max_relative_error, outcome.compile_ms, facts)
+    return replace(outcome, facts=dict(sorted(outcome.facts.items())))
 
 
 def test_nan_is_kept():
@@ -94,7 +102,14 @@ def test_trials_are_little_endian():
 
 
 @pytest.mark.parametrize(
-    "outcome", [Timed((), 0.0, 1.0), Timed((2**63,), 0.0, 1.0)], ids=["none", "too large"]
+    "outcome",
+    [
+        Timed((), 0.0, 1.0),
+        Timed((2**63,), 0.0, 1.0),
+        Timed((1, 2), 0.0, 1.0, spans_ns=(1,)),
+        Timed((1,), 0.0, 1.0, spans_ns=(2**63,)),
+    ],
+    ids=["none", "too large", "too few spans", "a span too large"],
 )
 def test_trials_that_cannot_be_stored(outcome: Timed):
     with pytest.raises(StoreError, match="trials"):
@@ -102,15 +117,18 @@ def test_trials_that_cannot_be_stored(outcome: Timed):
 
 
 @pytest.mark.parametrize(
-    ("kind", "detail", "trials"),
+    ("kind", "detail", "trials", "spans"),
     [
-        ("melted", {}, None),
-        ("wrong", {}, None),
-        ("timed", {"max_relative_error": 0.0, "compile_ms": 1.0, "facts": {}}, None),
-        ("timed", {"max_relative_error": 0.0, "compile_ms": 1.0, "facts": {}}, b"1234"),
-        ("timeout", {"after_s": "soon"}, None),
+        ("melted", {}, None, None),
+        ("wrong", {}, None, None),
+        ("timed", DETAIL, None, None),
+        ("timed", DETAIL, b"1234", None),
+        ("timed", DETAIL, b"12345678", b"1234"),
+        ("timeout", {"after_s": "soon"}, None, None),
     ],
 )
-def test_columns_that_are_no_outcome(kind: str, detail: dict[str, object], trials: bytes | None):
+def test_columns_that_are_no_outcome(
+    kind: str, detail: dict[str, object], trials: bytes | None, spans: bytes | None
+):
     with pytest.raises(StoreError):
-        decode_outcome(kind, detail, trials)
+        decode_outcome(kind, detail, trials, spans)

@@ -37,7 +37,7 @@ from mapper.measurement import Timed
 from tests.unit.db.farm_values import Clock, claim, finish, propose, some_board, some_run
 from tests.unit.db.postgres_server import program
 
-HEAD = "0005"
+HEAD = "0006"
 CANDIDATE = "c" * 64
 PROGRAM = "a" * 64
 # Rows as each revision had them, written with its own columns: no model of today is used.
@@ -69,6 +69,17 @@ ROWS["0003"] = (
     "INSERT INTO run_boards VALUES ('run_old', 'dev_old')",
 )
 ROWS["0004"] = (*ROWS["0003"], "INSERT INTO run_studies VALUES ('run_old', 3)")
+DETAIL = '{"compile_ms":1.0,"facts":{},"max_relative_error":0.0}'
+ROWS["0005"] = (
+    *(row if "measurements" not in row else row[:-1] + ", 'dev_old')" for row in ROWS["0004"]),
+    f"INSERT INTO candidates VALUES ('{'b' * 64}', '{PROGRAM}', '{{}}', '{{}}', '[]', "
+    f"'{'e' * 64}', 1024, '0.1.0')",
+    "INSERT INTO strikes VALUES (4, 'dev_old', NULL, NULL, 'lied', 'me', 1, "
+    "'2026-01-02 03:04:05.000006+00:00', NULL, '')",
+    f"INSERT INTO struck_measurements VALUES (8, 4, 3, '{'b' * 64}', 'timed', '{DETAIL}', "
+    "{trials}, 0.000005, 2048, '" + "f" * 64 + "', '0.1.0', "
+    "'2026-01-02 03:04:06.000007+00:00', 'dev_old')",
+)
 
 
 @contextmanager
@@ -140,6 +151,17 @@ def test_measurements_of_before_know_their_board(empty_url: str):
     with Farm.open(empty_url) as farm:
         assert farm.strikes.strike("dev_old", "lied", by="me").measurements == 1
         assert farm.fronts.front(Selection(label="vgg16/0")) == ()
+
+
+def test_what_was_struck_before_comes_back_without_spans(empty_url: str):
+    with plain_engine(empty_url) as engine, engine.begin() as connection:
+        command.upgrade(migration_config(connection), "0005")
+        write_rows(connection, "0005")
+    with Farm.open(empty_url) as farm:
+        farm.strikes.lift("dev_old", 4, by="me")
+        (study,) = farm.store.studies()
+        outcomes = [stored.outcome for stored in farm.store.measurements(study)]
+        assert outcomes == [Timed((5,), 0.0, 1.0)] * 2
 
 
 def test_devices_of_before_have_the_target_that_pocl_told(empty_url: str):

@@ -139,6 +139,7 @@ def test_kernel_is_timed_with_the_state_of_its_machine(warm: Running, jobs: Jobs
     event = outcome_of(warm, jobs.job())
     assert event["outcome"]["kind"] == "timed"
     assert len(event["outcome"]["trials_ns"]) == 2
+    assert len(event["outcome"]["spans_ns"]) == 2
     assert event["outcome"]["detail"]["facts"]["stable"] in ("yes", "no")
     for fact in ("driver.version", "cpu.load", "before.cpu.load", "memory.available", "plan.digest",
                  "sandbox.nice"):  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
@@ -60,6 +62,19 @@ def two_kernel_plan() -> HostPlan:
             Launch("second", (SIZE, 1, 1), (16, 1, 1), ("t", "b")),
         ),
     )
+
+
+def prepared_plan(packing: str, using: str, *, prepared: bool = True) -> HostPlan:
+    """Like :func:`two_kernel_plan`, whose first launch runs once; both bodies have ``i``."""
+    plan = two_kernel_plan()
+    source = (
+        "__kernel void first(__global const float *a, __global float *t)"
+        f"{{ int i = get_global_id(0); {packing} }}"
+        "__kernel void second(__global float *t, __global float *b)"
+        f"{{ int i = get_global_id(0); {using} }}"
+    )
+    first, second = plan.launches
+    return replace(plan, source=source, launches=(replace(first, prepared=prepared), second))
 
 
 def input_data(size: int = SIZE) -> np.ndarray:

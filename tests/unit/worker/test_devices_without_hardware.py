@@ -1,40 +1,18 @@
-"""What holds for every measuring device, and what only the null and recorded ones do."""
+"""What only the null and recorded devices do; test_device_contract.py has what all do."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 
 from mapper.errors import DeviceError, InputError
 from mapper.measurement import Timed, Timeout
 from tests.unit.worker.plans import DOUBLE, input_data, one_kernel_plan
-from worker.devices.interface import MeasuringDevice
 from worker.devices.null import NULL_PROFILE, NullDevice, plan_digest
 from worker.devices.recorded import RecordedDevice
-from worker.measuring import MeasuringChild, Protocol
+from worker.measuring import Protocol
 
 DATA = input_data()
 PLAN = one_kernel_plan(DOUBLE)
-
-
-def recorded() -> RecordedDevice:
-    return RecordedDevice({"first": Timed((5,), 0.0, 1.0)}, NULL_PROFILE, {"driver.version": "9"})
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("make", [MeasuringChild, NullDevice, recorded])
-def test_every_device_profiles_names_and_measures(make: Callable[[], MeasuringDevice]) -> None:
-    with make() as device:
-        assert isinstance(device, MeasuringDevice)
-        assert device.profile().max_work_group_size > 0
-        assert device.facts()["device.kind"]
-        device.upload_workload("double", {"a": DATA}, 2 * DATA)
-        outcome = device.measure(PLAN, workload="double", candidate="first")
-        assert isinstance(outcome, Timed)
-        assert outcome.time_ms > 0
-        with pytest.raises(InputError):
-            device.upload_workload("bad", {"a": DATA.astype(int)}, DATA)
 
 
 def test_null_times_depend_on_the_plan_alone() -> None:

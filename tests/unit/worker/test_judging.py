@@ -112,7 +112,7 @@ def test_every_contradiction_of_a_plan_is_named() -> None:
 
 
 OUTCOMES: list[Outcome] = [
-    Timed((3, 1, 2), 1e-7, 12.5, {"driver.version": "1"}),
+    Timed((3, 1, 2), 1e-7, 12.5, {"driver.version": "1"}, (4, 1, 2)),
     Wrong(NOT_FINITE_ERROR, (0, 3), "wrong"),
     CompileError("no"),
     ResourceError("too much"),
@@ -130,6 +130,14 @@ def test_outcomes_survive_the_pipe(outcome: Outcome) -> None:
     with pytest.raises(StreamEnded):
         receive(reader)
     os.close(reader)
+
+
+def test_a_recording_of_before_has_no_spans() -> None:
+    value = outcome_to_json(Timed((3,), 0.0, 1.0, {}, (4,)))
+    del value["spans_ns"]
+    before = outcome_from_json(value)
+    assert isinstance(before, Timed)
+    assert before == Timed((3,), 0.0, 1.0) and before.span_ms == before.kernel_ms
 
 
 def test_nonsense_on_the_pipe_is_refused_and_silence_ends_at_the_deadline() -> None:

@@ -33,6 +33,7 @@ from tests.unit.worker.plans import (
     input_data,
     one_kernel_plan,
     plan_of_source,
+    prepared_plan,
     two_kernel_plan,
 )
 from worker.measuring import MeasuringChild, Protocol, measure
@@ -69,7 +70,35 @@ def test_right_kernel_is_timed_with_its_facts(child: MeasuringChild) -> None:
 
 
 def test_launches_run_in_order_through_intermediates(child: MeasuringChild) -> None:
-    assert isinstance(run(child, two_kernel_plan()), Timed)
+    outcome = run(child, two_kernel_plan())
+    assert isinstance(outcome, Timed)
+    # From the first start to the last end there is more than the launches themselves.
+    assert len(outcome.spans_ns) == len(outcome.trials_ns) == 3
+    assert all(s > k for s, k in zip(outcome.spans_ns, outcome.trials_ns, strict=True))
+    assert outcome.span_ms > outcome.kernel_ms == outcome.time_ms
+
+
+def test_one_launch_has_one_time(child: MeasuringChild) -> None:
+    outcome = run(child, one_kernel_plan(DOUBLE))
+    assert isinstance(outcome, Timed) and outcome.spans_ns == outcome.trials_ns
+
+
+#: Right the first time after poison, wrong when it runs again.
+ONCE = "t[i] = isnan(t[i]) ? a[i] : t[i] + 1;"
+
+
+def test_prepared_launches_run_once_and_do_not_count(child: MeasuringChild) -> None:
+    outcome = run(child, prepared_plan(ONCE, "b[i] = 2 * t[i];"))
+    assert isinstance(outcome, Timed)
+    assert outcome.spans_ns == outcome.trials_ns
+    assert float(outcome.facts["prepared_ms"]) > 0
+    again = run(child, prepared_plan(ONCE, "b[i] = 2 * t[i];", prepared=False))
+    assert isinstance(again, Wrong)
+
+
+def test_who_spoils_what_was_prepared_is_found(child: MeasuringChild) -> None:
+    outcome = run(child, prepared_plan("t[i] = a[i];", "b[i] = 2 * t[i]; t[i] = 0;"))
+    assert isinstance(outcome, Wrong)
 
 
 def test_compile_time_is_not_shortened_by_a_cache(child: MeasuringChild) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import time
+import math
 from typing import cast
 
 import numpy as np
 import pytest
 
 from mapper.measurement import Timed, Wrong
-from worker.measuring.loaded_plan import LoadedPlan
-from worker.measuring.plan_timing import UNSTABLE_RATIO, verify_and_time
+from worker.measuring.comparison import Reference
+from worker.measuring.loaded_plan import LoadedPlan, RunTimes
+from worker.measuring.plan_timing import UNSTABLE_RATIO, Terms, verify_and_time
 from worker.measuring.settings import Protocol, Tolerance
 
 RIGHT = np.ones(4, np.float32)
+#: Between the launches of a run.
+GAPS_NS = 1000
 
 
 class PretendedPlan:
@@ -30,9 +33,12 @@ class PretendedPlan:
         self.outside_from = outside_from
         self.runs = 0
 
-    def run(self) -> int:
+    def poison(self) -> None:
+        pass
+
+    def run(self) -> RunTimes:
         self.runs += 1
-        return self.run_ns
+        return RunTimes(self.run_ns, self.run_ns + GAPS_NS)
 
     def read_output(self) -> np.ndarray:
         return self.outputs.pop(0) if len(self.outputs) > 1 else self.outputs[0]
@@ -49,17 +55,20 @@ def timed(
     protocol: Protocol,
     *,
     left_s: float = 1000.0,
+    running_s: float = math.inf,
     reference: tuple[int, ...] = (),
+    back_to_back_ns: float | None = None,
 ) -> Timed | Wrong:
     times = list(reference)
-    outcome = verify_and_time(
-        cast(LoadedPlan, plan),
-        RIGHT,
+    terms = Terms(
         Tolerance(),
         protocol,
-        time.monotonic() + left_s,
-        (lambda: times.pop(0)) if times else None,
+        timeout_s=left_s,
+        running_s=running_s,
+        reference_ns=(lambda: times.pop(0)) if times else None,
+        back_to_back_ns=lambda plan, by_events_ns: back_to_back_ns,
     )
+    outcome = verify_and_time(cast(LoadedPlan, plan), Reference(RIGHT), terms, left_s)
     assert isinstance(outcome, Timed | Wrong)
     return outcome
 
@@ -69,7 +78,16 @@ def test_fast_plan_is_verified_warmed_up_and_repeated() -> None:
     outcome = timed(plan, Protocol(warmup=2, repetitions=5))
     assert isinstance(outcome, Timed)
     assert outcome.trials_ns == (10_000_000,) * 5
+    assert outcome.spans_ns == (10_001_000,) * 5
+    assert (outcome.kernel_ms, outcome.time_ms, outcome.span_ms) == (10.0, 10.0, 10.001)
     assert plan.runs == 1 + 2 + 5
+
+
+def test_a_time_without_events_is_a_fact_where_it_was_worth_measuring() -> None:
+    known = timed(PretendedPlan(5_000), Protocol(), back_to_back_ns=1_250.0)
+    assert isinstance(known, Timed) and known.facts["back_to_back_ms"] == "0.001250"
+    unknown = timed(PretendedPlan(5_000), Protocol())
+    assert isinstance(unknown, Timed) and "back_to_back_ms" not in unknown.facts
 
 
 def test_slow_plan_gets_no_warm_up_and_what_fits_the_budget() -> None:
@@ -85,8 +103,31 @@ def test_plan_that_took_most_of_its_time_is_timed_by_the_verified_run() -> None:
     outcome = timed(plan, Protocol(), left_s=30)
     assert isinstance(outcome, Timed)
     assert outcome.trials_ns == (40_000_000_000,)
+    assert outcome.spans_ns == (40_000_001_000,)
     assert plan.runs == 1
     assert "verified run only" in outcome.facts["trials.note"]
+
+
+def test_a_bound_of_the_runs_is_as_good_as_one_of_all() -> None:
+    plan = PretendedPlan(40_000_000_000)
+    outcome = timed(plan, Protocol(), running_s=30)
+    assert isinstance(outcome, Timed) and plan.runs == 1
+
+
+@pytest.mark.parametrize(("cutoff_ms", "runs"), [(0.0, 4), (49.0, 1), (50.0, 4)])
+def test_a_plan_beyond_the_cutoff_is_verified_and_not_repeated(cutoff_ms: float, runs: int) -> None:
+    plan = PretendedPlan(50_000_000)
+    outcome = timed(plan, Protocol(warmup=0, repetitions=3, cutoff_ms=cutoff_ms))
+    assert isinstance(outcome, Timed) and plan.runs == runs
+    assert outcome.trials_ns == (50_000_000,) * max(1, runs - 1)
+    note = outcome.facts.get("trials.note", "")
+    assert ("slow: the verified run only" in note) == (runs == 1)
+
+
+def test_a_wrong_plan_is_not_timed() -> None:
+    plan = PretendedPlan(1_000_000, (2 * RIGHT,))
+    assert isinstance(timed(plan, Protocol()), Wrong)
+    assert plan.runs == 1
 
 
 def test_output_that_goes_wrong_during_the_timed_runs_is_wrong() -> None:
