@@ -1,17 +1,11 @@
 """OpenCL devices: finding them, naming them and reading their limits.
 
-Spec strings choose a device: ``host`` (the default device of this machine), ``pocl`` (the
-preferred PoCL), ``opencl:<platform>/<device>`` (case-insensitive parts of the names, either
-may be empty) or ``opencl:<index>`` and plain ``<index>`` (position in the driver's order).
-``@haswell`` behind any of these has PoCL compile for that processor
-(:mod:`worker.devices.pocl_target`), and each may end in ``+half``: 16-bit floats may be stored
-there, cl_khr_fp16 or not.
+Names choose a device (:mod:`worker.devices.names`).
 """
 
 from __future__ import annotations
 
 import os
-import re
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +14,8 @@ from typing import Any
 from mapper.cpu_targets import vector_bits, vector_bits_of_flags, vector_widths
 from mapper.device_profile import HALF_SUFFIX, NO_TARGET, VECTOR_WIDTHS, DeviceProfile, device_name
 from mapper.errors import DeviceError, Problem
-from worker.devices import pocl_target, probed_target
+from mapper.profiles import profile_names
+from worker.devices import drivers, names, pocl_target, probed_target
 from worker.devices.linker import provide_linker, require_linker
 from worker.devices.pinning import pin_pocl_threads
 
@@ -38,13 +33,6 @@ NVIDIA_OWN_LOCAL_BYTES = 16
 #: 64 32-bit registers a thread (Arm Bifrost and Valhall); also the cautious default of
 #: GPUs that are not known.
 GPU_PRIVATE_BYTES = 256
-
-#: The loader inside pyopencl's wheel looks where other loaders do too, in OCL_ICD_VENDORS or else
-#: in /etc/OpenCL/vendors, and then in the wheel; in none of them if OCL_ICD_VENDORS is no folder.
-_ICD_REMEDY = (
-    "for the CPU pip install 'pyopencl[pocl]'; other drivers have files in /etc/OpenCL/vendors, "
-    "or in the folder that OCL_ICD_VENDORS names, which must be there"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +80,7 @@ def list_devices(target: str = "") -> tuple[OpenClDevice, ...]:
     ``target`` is what PoCL shall compile for, if this process loads it now.
     Raises DeviceError when pyopencl is missing or the loader finds no platform at all.
     """
+    drivers.provide_drivers()
     try:
         import pyopencl as cl
     except (ImportError, OSError) as error:
@@ -103,7 +92,7 @@ def list_devices(target: str = "") -> tuple[OpenClDevice, ...]:
                 remedy="pip install 'pyopencl[pocl]'",
             )
         ) from error
-    # Drivers read their settings when they are first asked for anything.
+    # Drivers and their loader read their settings when they are first asked for anything.
     pin_pocl_threads()
     provide_linker()
     probed_target.prepare(target)
@@ -116,7 +105,7 @@ def list_devices(target: str = "") -> tuple[OpenClDevice, ...]:
                 "device",
                 "the OpenCL loader finds no platform",
                 found=str(error),
-                remedy=_ICD_REMEDY,
+                remedy=drivers.remedy(),
             )
         ) from error
     found: list[OpenClDevice] = []
@@ -161,59 +150,27 @@ def _kind(cl: Any, handle: Any) -> str:
     return "accelerator"
 
 
-def _pocl_rank(device: OpenClDevice) -> tuple[bool, list[int]]:
-    """Larger is preferred: PyPI's build before a distribution's, then the newest.
-
-    Debian and Ubuntu mark their builds (``PoCL 3.1+debian``); PyPI's comes with the
-    installation, so results stay comparable from machine to machine.
-    """
-    version = re.search(r"pocl\s+([\d.]+)", device.platform_version, re.IGNORECASE)
-    numbers = [int(part) for part in version.group(1).split(".") if part] if version else [0]
-    return (re.search(r"\+(debian|ubuntu)", device.platform_version) is None, numbers)
-
-
 def select_device(spec: str, devices: tuple[OpenClDevice, ...]) -> OpenClDevice:
     """The device that ``spec`` names; the first in the driver's order where several fit.
 
     Raises DeviceError that lists what is there.
     """
-    matches = _matches(spec.strip(), devices)
-    if matches:
-        return matches[0]
+    found = names.matches(spec, devices)
+    if found:
+        return found[0]
+    known = "; there is a profile of this name, but no such device here" if (
+        names.is_profile(spec)
+    ) else ""  # fmt: skip
     raise DeviceError(
         Problem(
             "device",
-            f"no OpenCL device fits {spec!r}",
-            found="; ".join(str(d) for d in devices) or "no device",
-            allowed="host, pocl, opencl:<platform>/<device>, opencl:<index>; "
-            "behind PoCL's @<target>, as in pocl@haswell",
-            remedy=_ICD_REMEDY,
+            f"no OpenCL device fits {spec!r}{known}",
+            found="; ".join(f"{d}, --device {d.index}" for d in devices) or "no device",
+            allowed=f"{names.VOCABULARY}; profiles, where nothing is measured: "
+            + ", ".join(profile_names()),
+            remedy=f"nestmap devices; {drivers.remedy()}",
         )
     )
-
-
-def _matches(spec: str, devices: tuple[OpenClDevice, ...]) -> list[OpenClDevice]:
-    pocls = sorted((d for d in devices if d.is_pocl), key=_pocl_rank, reverse=True)
-    if spec == "pocl":
-        return pocls
-    if spec == "host":
-        # A second driver for the processor beside PoCL does not change what the word means.
-        only_cpus = all(d.kind == "cpu" for d in devices)
-        return pocls if pocls and only_cpus else list(devices)
-    wanted = spec.removeprefix("opencl:").strip().lower()
-    if not wanted:
-        return []
-    if wanted.isdecimal():
-        return [d for d in devices if d.index == int(wanted)]
-    if not spec.startswith("opencl:"):
-        return []
-    platform, _, device = wanted.partition("/")
-    return [
-        d
-        for d in devices
-        if platform in f"{d.platform_name} {d.platform_version}".lower()
-        and device in d.device_name.lower()
-    ]
 
 
 def find_device(spec: str = "host") -> OpenClDevice:

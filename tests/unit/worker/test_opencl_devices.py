@@ -52,13 +52,16 @@ def test_host_is_the_first_device_when_there_is_more_than_pocl() -> None:
         ("opencl:3.1+debian/", DEBIAN),
         ("opencl:2", OLDER),
         ("3", NVIDIA),
+        ("nvidia", NVIDIA),
+        ("h200", NVIDIA),
+        ("nvidia h200", NVIDIA),
     ],
 )
 def test_specs_by_part_of_name_and_by_index(spec: str, chosen: OpenClDevice) -> None:
     assert select_device(spec, (*POCLS, NVIDIA)) is chosen
 
 
-@pytest.mark.parametrize("spec", ["", "nvidia", "opencl:", "opencl:amd/", "9", "opencl:/h100"])
+@pytest.mark.parametrize("spec", ["", "nv", "h100", "opencl:", "opencl:amd/", "9", "opencl:/h100"])
 def test_spec_that_fits_nothing_lists_what_is_there(spec: str) -> None:
     with pytest.raises(DeviceError) as caught:
         select_device(spec, (*POCLS, NVIDIA))

@@ -22,9 +22,10 @@ from mapper.errors import DeviceError
 from nestmap import demo
 from nestmap.cli import app
 from nestmap.cli.output import write_problems
-from nestmap.device_limits import is_live_spec, limits_of_device
+from nestmap.device_limits import limits_of_device
 from tests.unit.worker.test_opencl_devices import DEBIAN, NVIDIA, PYPI, device
 from worker.devices import pocl_target, probed_target
+from worker.devices.names import is_profile
 from worker.devices.opencl import find_device, profile_of, select_device
 from worker.devices.pocl_target import cache_folder, cpu_flags, selectable
 from worker.devices.probed_target import remedies, resolve
@@ -243,7 +244,7 @@ def test_remedies_are_commands_that_this_installation_has(others: tuple[str, ...
         else:
             assert CliRunner().invoke(app, options).exit_code == 0
     there = (NVIDIA, PYPI, DEBIAN, INTEL)
-    chosen = [select_device(spec, there) for spec in taken if is_live_spec(spec)]
+    chosen = [select_device(spec, there) for spec in taken if not is_profile(spec)]
     assert chosen == [DEBIAN, INTEL, *([NVIDIA] if others else [])]
     assert others or limits_of_device(taken[-1]).name == "mali-g72"
 
