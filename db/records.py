@@ -69,9 +69,8 @@ class CandidateRecord:
 
     @property
     def id(self) -> str:
-        """Hash of what was chosen; the source that a version prints for it does not count."""
-        chosen = [self.program_hash, self.parameters, self.mapping, self.local_sizes]
-        return content_hash(canonical_json(chosen))
+        """See :func:`candidate_id`."""
+        return candidate_id(self.program_hash, self.parameters, self.mapping, self.local_sizes)
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -81,6 +80,14 @@ class CandidateRecord:
             "parameters": self.parameters,
             "local_sizes": self.local_sizes,
         }
+
+
+def candidate_id(
+    program_hash: str, parameters: Mapping[str, Any], mapping: Any, local_sizes: Any
+) -> str:
+    """Hash of what was chosen; the source that a version prints for it does not count."""
+    chosen = [program_hash, plain_json(parameters), plain_json(mapping), plain_json(local_sizes)]
+    return content_hash(canonical_json(chosen))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 A candidate that ran has two times, both of the device's own clock and of the launches that are not
 prepared (those that pack weights run once, not with every image):
 
-- ``kernel_ms`` is the sum of the launches' end - start. Fronts, searches, cutoffs and whatever else
-  says ``time_ms`` use it: it does not depend on how quickly the host launches.
 - ``span_ms`` is from the first start to the last end, gaps between launches included: what the user
-  of the candidate waits for. Shipped records and the published tables use it.
+  of the candidate waits for. Fronts, searches, records, published tables and whatever else says
+  ``time_ms`` use it. Where it was not measured (results of older boards) the sum stands in.
+- ``kernel_ms`` is the sum of the launches' end - start, without the gaps.
 
 Of one launch both are the same. Below some 15 us both hold what the driver does for an event: where
 a device is that quick, the fact ``back_to_back_ms`` is the time of one run among many that follow
@@ -44,8 +44,8 @@ class Timed:
 
     @property
     def time_ms(self) -> float:
-        """The time that candidates are compared by: ``kernel_ms``."""
-        return self.kernel_ms
+        """The time that candidates are compared by: ``span_ms``."""
+        return self.span_ms
 
     @property
     def span_ms(self) -> float:

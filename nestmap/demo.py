@@ -36,18 +36,17 @@ from nestmap.tuning.display import (
     state_text,
 )
 from nestmap.tuning.finalists import FINALISTS
+from nestmap.tuning.opening import open_measuring
 from nestmap.tuning.output import write_best
-from nestmap.tuning.policy import INPUT_SEED, TimeoutPolicy
+from nestmap.tuning.policy import INPUT_SEED
 from nestmap.tuning.reference import make_workload
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.starting_points import tuned_variants
-from worker.measuring import MeasuringChild
 
 #: 512 channels of 14 x 14 to 512 filters of 3 x 3: nearly a gigaflop, yet seconds a candidate.
 LAYER = "vgg16/24"
 #: More than the time allows on two cores; with more cores the demo ends sooner.
 CANDIDATES = 400
-_TIMEOUTS = TimeoutPolicy(least_s=6.0, most_s=30.0, factor=10.0)
 
 
 def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
@@ -55,7 +54,7 @@ def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
     layer = named_layer(LAYER)
     budget = Budget(CANDIDATES, seconds)
     folder.mkdir(parents=True, exist_ok=True)
-    with MeasuringChild(device) as child, Store.open(folder / "demo.sqlite3") as store:
+    with open_measuring(device) as child, Store.open(folder / "demo.sqlite3") as store:
         machine = _machine(child.facts())
         write_text(machine)
         variants = tuned_variants(child.facts(), layer)
@@ -73,7 +72,6 @@ def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
                 seed=seed,
                 budget=budget,
                 listener=display,
-                timeouts=_TIMEOUTS,
                 finalists=FINALISTS,
             )
         write_text(f"on {child.profile().name}: {result.state.tried} candidates tried")

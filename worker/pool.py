@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -40,6 +40,7 @@ Found = tuple[str, Outcome | Exception]
 class _Job:
     request: MeasureRequest
     replies: queue.SimpleQueue[Found]
+    again: bool = False
 
 
 class Pool:
@@ -252,14 +253,26 @@ class Pool:
                 if job is None:
                     return
                 found = _found(child, job.request)
-                job.replies.put((job.request.candidate, found))
                 failures = failures + 1 if isinstance(found, Exception) else 0
+                if isinstance(found, DeviceError) and self._is_taken_over(job):
+                    continue
+                job.replies.put((job.request.candidate, found))
                 if child.child_pid is None and not failures:
                     # Replaced while nobody waits for it.
                     child.profile()
             self._gone(DeviceError(Problem("device", "fails", found=child.quarantine_reason)))
         except DeviceError as error:
             self._gone(error)
+        except Exception as error:  # no process can be started, say: nobody may wait for this one
+            self._gone(DeviceError(Problem("device", "cannot be opened", found=repr(error)[:200])))
+
+    def _is_taken_over(self, job: _Job) -> bool:
+        """Whether another child gets the candidate of one whose device failed, once."""
+        with self._lock:
+            if self._serving < 2 or job.again or self._failure is not None:
+                return False
+            self._jobs.put(replace(job, again=True))
+            return True
 
     def _gone(self, error: DeviceError) -> None:
         """A child gives up; the last one to do so answers for all that is still queued."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mapper.errors import InputError, NestmapError, Problem
+from mapper.errors import DeviceError, InputError, NestmapError, Problem
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_table, write_text
 from nestmap.cli.remote import (
@@ -30,11 +30,15 @@ if TYPE_CHECKING:
     from nestmap.tuning.run import MakeStrategy, TuningResult
     from worker.devices.interface import MeasuringDevice
 
-NULL_DEVICE = "null"
 STRATEGIES = ("guided", "analytic", "random")
+#: Of the seconds, what the comparison with plain ways may take.
+_BASELINES_SHARE = 0.1
+_MOST_BASELINES_S = 10.0
+#: For starting the command, and for ending what it has started.
+_AROUND_S = 2.0
 #: What a service's runs know nothing of.
 _LOCAL_OPTIONS = (
-    "db", "memory", "fastest", "finalists", "baselines", "constants", "solver_start",
+    "db", "memory", "fastest", "finalists", "baselines", "constants", "solver_start", "records",
 )  # fmt: skip
 
 
@@ -47,8 +51,8 @@ def tune(
     device: Annotated[
         str | None,
         typer.Option(
-            help="host, opencl:<platform>/<device>, or null (invented times); of a service a "
-            "device's id or name.",
+            help="host, an index, words of its name (nvidia, h200), or null (invented times); of "
+            "a service a device's id or name.",
             show_default="host; of a service its only one",
         ),
     ] = None,
@@ -87,7 +91,8 @@ def tune(
         typer.Option(
             help="guided: learn first what the store (of a service: the device's runs) holds of "
             "other layers, and (not of a service) what other devices took for this one. Neither: "
-            "from some of the layers, where the store has enough of the device."
+            "from some of the layers, where the store has enough of the device and no variant "
+            "has tiles to draw."
         ),
     ] = None,
     finalists: Annotated[
@@ -95,6 +100,9 @@ def tune(
     ] = 4,
     out: Annotated[
         Path | None, typer.Option(help="Write the best kernel and its host plan here.")
+    ] = None,
+    records: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Start from these records, too.")
     ] = None,
     baselines: Annotated[
         bool, typer.Option(help="Measure plain kernels and im2col beside the best (layers).")
@@ -129,7 +137,11 @@ def tune(
     from nestmap.tuning.reference import make_workload
     from nestmap.tuning.run import Budget
     from nestmap.tuning.run import tune as run_tuning
+    from nestmap.tuning.store_records import own_starts
+    from nestmap.tuning.template_search import is_template
+    from worker.devices.names import is_null
 
+    began = time.monotonic()
     make = _strategy(strategy, memory, fastest, constants, solver_start=solver_start)
     if solver_start and strategy != "analytic":
         raise typer.BadParameter("only analytic has such a start", param_hint="--solver-start")
@@ -165,16 +177,22 @@ def tune(
     with _open_device(spec) as opened, Store.open(db) as store:
         subjects = _subjects(first, variant, opened.facts())
         layer = subjects[0].layer
-        if strategy == "guided" and transfer is not False:
-            began = time.monotonic()
+        wanted = baselines and not is_null(spec) and layer is not None
+        # Tiles of the template are drawn from what is known of them; models learn where asked to.
+        learns = transfer if transfer is not None else not any(map(is_template, subjects))
+        if strategy == "guided" and learns:
             elsewhere = _elsewhere(store, opened, subjects, seed, seconds) if transfer else {}
             learned = _learned(
                 store, opened, subjects, seed, seconds,
                 asked=bool(transfer), needed=not elsewhere,
             )  # fmt: skip
             make = _strategy(strategy, memory, fastest, constants, learned, elsewhere)
-            if seconds is not None:
-                budget = Budget(candidates, max(1.0, seconds - (time.monotonic() - began)))
+        starts = () if layer is None else own_starts(store, opened.facts(), layer, records)
+        if seconds is not None:
+            # What was done so far and what comes after the search are of the same seconds.
+            after_s = min(_MOST_BASELINES_S, _BASELINES_SHARE * seconds) if wanted else 0.0
+            spent_s = time.monotonic() - began + min(_AROUND_S, 0.05 * seconds)
+            budget = Budget(candidates, max(1.0, seconds - spent_s - after_s))
         with ProgressDisplay(terminal, budget) as display:
             result = run_tuning(
                 subjects,
@@ -185,15 +203,23 @@ def tune(
                 listener=display,
                 make=make,
                 finalists=finalists,
+                most_bytes=memory,
+                records=starts,
             )
         best = result.winner
         files = write_best(best, out) if best is not None and out is not None else ()
         contestants = ()
-        wanted = baselines and spec != NULL_DEVICE and result.reason != "interrupted"
-        if wanted and best is not None and layer is not None:
+        if wanted and best is not None and layer is not None and result.reason != "interrupted":
             note("comparing with plain kernels and im2col + BLAS")
             workload = make_workload(subjects[0], INPUT_SEED, {})
-            contestants = compare_with_baselines(layer, workload, opened, best.plan)
+            left_s = None if seconds is None else seconds - (time.monotonic() - began)
+            try:
+                contestants = compare_with_baselines(
+                    layer, workload, opened, best.plan, within_s=left_s
+                )
+            except (KeyboardInterrupt, DeviceError) as error:
+                # What was found is told all the same.
+                note(f"the comparison was given up: {error or 'interrupted'}")
     _write_result(result, subjects[0], seed, contestants, files, as_json)
 
 
@@ -358,7 +384,6 @@ def _learned(
 
 
 def _open_device(spec: str) -> MeasuringDevice:
-    from worker.devices.null import NullDevice
-    from worker.measuring import MeasuringChild
+    from nestmap.tuning.opening import open_measuring
 
-    return NullDevice() if spec == NULL_DEVICE else MeasuringChild(spec)
+    return open_measuring(spec)

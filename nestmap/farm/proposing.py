@@ -6,6 +6,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from db.farm.records import Board
 from db.farm.run_records import (
     ArtifactContent,
     DeviceState,
+    EarlierBest,
     EarlierStudy,
     OwnedStudy,
     Proposal,
@@ -36,6 +38,8 @@ _LEAST_CANDIDATES = 4
 #: of them again, in tens of milliseconds, before it proposes anything.
 MOST_EARLIER = 600
 MOST_OF_A_STUDY = 60
+#: What a run starts from of each study of an earlier run of its subject.
+BEST_OF_A_STUDY = 8
 
 
 class NotSeenError(NestmapError):
@@ -56,19 +60,31 @@ async def propose(job: Job, farm: Farm, pool: SolverPool, limits: SolverLimits) 
         earlier = await asyncio.to_thread(
             partial(farm.runs.earlier, job.run_id, most=MOST_EARLIER, of_a_study=MOST_OF_A_STUDY)
         )
+    best: tuple[EarlierBest, ...] = ()
+    if not history.strategy_state:
+        # What a run starts from is settled by its first proposal, and in its state from then on.
+        best = await asyncio.to_thread(
+            partial(farm.runs.earlier_best, job.run_id, of_a_study=BEST_OF_A_STUDY)
+        )
     board = await asyncio.to_thread(farm.boards.board, history.run.board_id)
     if board.profile is None and not board.facts:
         raise NotSeenError(f"device {board.id} has not called yet, so nothing is known of it")
     with tempfile.TemporaryDirectory(prefix="nestmap-propose-") as folder:
-        answer = await pool.ask_when_free(propose_request(history, board, folder, earlier), limits)
+        answer = await pool.ask_when_free(
+            propose_request(history, board, folder, earlier, best), limits
+        )
         return await asyncio.to_thread(_proposal, answer.items, answer.end, Path(folder))
 
 
 def propose_request(
-    history: RunHistory, board: Board, spool: str, earlier: Sequence[EarlierStudy] = ()
+    history: RunHistory,
+    board: Board,
+    spool: str,
+    earlier: Sequence[EarlierStudy] = (),
+    best: Sequence[EarlierBest] = (),
 ) -> dict[str, Any]:
-    """What a child is asked: all that the store knows of a run, and of those ``earlier`` that it
-    learns from."""
+    """What a child is asked: all that the store knows of a run, of those ``earlier`` that it learns
+    from, and what was ``best`` in those of its subject."""
     run = history.run
     state = history.strategy_state if isinstance(history.strategy_state, dict) else {}
     variant_of = _variants(history.studies, state)
@@ -88,6 +104,7 @@ def propose_request(
             "lost": lost,
             "state": state,
             "earlier": [_earlier(study) for study in earlier],
+            "best": [asdict(one) for one in best],
         },
         "count": _count(history),
         "spool": spool,

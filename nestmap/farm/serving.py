@@ -42,6 +42,8 @@ _BACKLOG = 2048
 _COLLECT = (20_000, 20, 20)
 #: Requests under way get so long at the end; long polls and streams are told to end before.
 _GRACE_S = 5
+#: Seconds between two requests to runners to end.
+_AGAIN_S = 1.0
 #: So long the local worker may take to open its device; it may come later, too.
 _WORKER_S = 15.0
 
@@ -198,9 +200,12 @@ async def _solving(
         try:
             yield ring
         finally:
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running)
+            pending = set(running)
+            while pending:
+                # Once more where a child died at that moment and its end was what was heard of.
+                for task in pending:
+                    task.cancel()
+                _, pending = await asyncio.wait(pending, timeout=_AGAIN_S)
 
 
 def _told(said: Said, job: str, how: str) -> None:

@@ -83,6 +83,7 @@ def kernel_json(request: Request, assignment: Assignment) -> dict[str, Any]:
         "facts": {
             "subject": subject.label,
             "variant": subject.variant,
+            "variant_reason": request.variant().get("variant_reason", ""),
             "program": subject.hash(),
             "device": request.device.name,
             "mode": request.mode.value,

@@ -83,6 +83,7 @@ def describe(envelope: Envelope, context: Context, replies: Replies) -> None:
         "schema": subject.to_json()["schema"],
         "document": subject.to_json(),
         "layer": None if subject.layer is None else subject.layer.to_json(),
+        "variant_reason": request.variant().get("variant_reason"),
         "answer": subject.answer,
         "has_kernels": subject.program is not None,
         "kernels": [
@@ -117,7 +118,7 @@ def constraints(envelope: Envelope, context: Context, replies: Replies) -> None:
     for constraint in request.space.constraints:
         context.watch.tick()
         replies.item(constraint_to_json(constraint))
-    replies.end(constraint_counts(request))
+    replies.end({**constraint_counts(request), **request.variant()})
 
 
 def waterfall(envelope: Envelope, context: Context, replies: Replies) -> None:
@@ -143,7 +144,8 @@ def waterfall(envelope: Envelope, context: Context, replies: Replies) -> None:
         replies.item({"rule": rule, "constraints": number, "before": before, "after": after})
         replies.progress({"done": place + 1, "of": len(rules)})
         before = after
-    replies.end({"of": _counted_what(joint), "complete": before is not None})
+    complete = before is not None
+    replies.end({"of": _counted_what(joint), "complete": complete, **request.variant()})
 
 
 def _counted_in(space: Space, joint: bool, context: Context, steps: int) -> int | None:
@@ -181,7 +183,8 @@ def mappings(envelope: Envelope, context: Context, replies: Replies) -> None:
     more = limit is not None and number == limit and next(found, None) is not None
     if number == 0 and skip == 0:
         raise empty_space_error(part.request, context.watch.left_s)
-    replies.end({"count": number, "next": skip + number if more else None, "of": of})
+    following = skip + number if more else None
+    replies.end({"count": number, "next": following, "of": of, **part.request.variant()})
 
 
 def _found(
@@ -229,6 +232,7 @@ def count(envelope: Envelope, context: Context, replies: Replies) -> None:
         "complete": complete,
         "mode": part.request.mode.value,
         **constraint_counts(part.request),
+        **part.request.variant(),
     }
     if stratify and complete:
         value["by_dimensions"] = dict(counted_by_strata(part.space, joint, context.watch))
@@ -288,6 +292,7 @@ def sample(envelope: Envelope, context: Context, replies: Replies) -> None:
         replies.item(answer_to_json(part.request.subject, assignment))
         given += 1
     end: dict[str, Any] = {"count": given, "of": _counted_what(joint), "seed": seed}
+    end |= part.request.variant()
     replies.end(end | ({"not_uniform": reasons[0]} if reasons else {}))
 
 
@@ -322,6 +327,7 @@ def best(envelope: Envelope, context: Context, replies: Replies) -> None:
             "proved": found.proved,
             "predicted": found.predicted,
             "seed": seed,
+            **request.variant(),
         }
     )
 
@@ -362,6 +368,7 @@ def check(envelope: Envelope, context: Context, replies: Replies) -> None:
         "assumed": assumed_to_json(request.subject, verdict.assumed),
         "ignored": list(given.ignored),
         "assignment": answer_to_json(request.subject, verdict.assignment),
+        **request.variant(),
     }
     if verdict.guessed:
         pinned = Request(
@@ -406,6 +413,7 @@ def explain(envelope: Envelope, context: Context, replies: Replies) -> None:
         {
             "empty": conflict is not None,
             "conflict": None if conflict is None else conflict_to_json(conflict),
+            **request.variant(),
         }
     )
 

@@ -21,6 +21,7 @@ from mapper.solver.limits import Watch
 from mapper.solver.restrictions import narrowed
 from mapper.solver.solutions import Solutions, solutions_of
 from mapper.solver.space import Space, check
+from nestmap.choosing import DefaultVariant
 from nestmap.finding import without_symmetric
 from nestmap.requests import Request, request_about
 from nestmap.restrictions import read_restrictions
@@ -165,7 +166,9 @@ class KnownSpaces:
         if known is None:
             # The device and mode first: they are the cheaper ones to be wrong.
             device, mode = read_device(fields.get("device", "pocl")), read_mode(fields.get("mode"))
-            request = request_about(read_subject(fields), device, mode, "/mode")
+            default = DefaultVariant(device)
+            subject = read_subject(fields, default)
+            request = request_about(subject, device, mode, "/mode", default.reason)
             known = self._spaces[key] = KnownSpace(request)
             if len(self._spaces) > self._most:
                 self._spaces.popitem(last=False)

@@ -72,6 +72,7 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
                 "workloads": state.known,
                 "programs": [variant.program_hash for variant in variants],
                 "variants": list(request.run.variants),
+                "best": list(request.known.best),
             },
             "report": {"refused": search.refused[refused_before:]},
         }
@@ -89,7 +90,14 @@ def _new_search(
         earlier = request.known.earlier
         learned = learned_from(earlier, profile, programs, run.seed, context, replies)
     return RunSearch(
-        variants, profile, request.facts, run.strategy, run.seed, context.watch, learned
+        variants,
+        profile,
+        request.facts,
+        run.strategy,
+        run.seed,
+        context.watch,
+        learned,
+        request.known.best,
     )
 
 

@@ -19,7 +19,7 @@ from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
 from mapper.pipeline import Subject, subject_of_layer
 from mapper.profiles import load_profile, profile_from_json
 from mapper.variants import DEFAULT_VARIANT
-from nestmap.subjects import subject_of_document, subject_of_text
+from nestmap.subjects import Default, default_of, subject_of_document, subject_of_text
 from nestmap.tasks.limits import TaskLimits
 
 MAX_REQUEST_BYTES = 16 * 2**20
@@ -131,9 +131,10 @@ class Fields:
         return texts
 
 
-def read_subject(fields: JsonObject) -> Subject:
+def read_subject(fields: JsonObject, default: Default = DEFAULT_VARIANT) -> Subject:
     """The ``subject`` of a request: ``{"name": "vgg16/7"}``, ``{"document": {…}}`` (a layer, a
-    program, a nest tree or a tuning space) or ``{"text": "…"}`` (a program).
+    program, a nest tree or a tuning space) or ``{"text": "…"}`` (a program). ``default`` chooses a
+    layer's variant where none is named.
 
     No file is ever opened for it. InputError or LimitError with pointers into the request.
     """
@@ -150,7 +151,7 @@ def read_subject(fields: JsonObject) -> Subject:
     ((form, value),) = cast("JsonObject", subject).items()
     path = f"/subject/{form}"
     if form == "document":
-        return _placed(path, lambda: subject_of_document(value, "", variant))
+        return _placed(path, lambda: subject_of_document(value, "", variant, default))
     if not isinstance(value, str) or not value.strip():
         raise InputError(Problem(path, "not a text", kind_of(value), "a text"))
     if form == "text":
@@ -158,8 +159,9 @@ def read_subject(fields: JsonObject) -> Subject:
     if not is_layer_name(value):
         raise InputError(Problem(path, "there is no layer of this name", kind_of(value),
                                  names_in_short()))  # fmt: skip
+    layer = layer_of_name(value)
     return _placed(
-        "/variant", lambda: subject_of_layer(layer_of_name(value), variant or DEFAULT_VARIANT)
+        "/variant", lambda: subject_of_layer(layer, variant or default_of(default, layer))
     )
 
 

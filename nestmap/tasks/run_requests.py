@@ -72,12 +72,14 @@ class Earlier:
 @dataclass(frozen=True, slots=True)
 class Known:
     """What the store knows: ``outcomes`` of measured candidates, those ``lost``; ``state`` is
-    what the last proposal left for this one; ``earlier`` what other runs measured."""
+    what the last proposal left for this one; ``earlier`` what other runs measured, ``best`` what
+    was fast in runs of the same subject: objects of ``variant``, ``chosen``, ``time_ms``."""
 
     outcomes: Mapping[Place, Outcome]
     lost: frozenset[Place]
     state: JsonObject
     earlier: tuple[Earlier, ...] = ()
+    best: tuple[JsonObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +277,23 @@ def _known(history: JsonObject, state: JsonObject, variants: int) -> Known:
                 Problem(f"/history/measured/{number}", "not an outcome", str(error)[:200])
             ) from error
     lost = frozenset(_place(entry, variants) for entry in _entries(history, "lost", 2))
-    return Known(outcomes, lost, state, _earlier(history.get("earlier", [])))
+    best = _best(state.get("best", history.get("best", [])))
+    return Known(outcomes, lost, state, _earlier(history.get("earlier", [])), best)
+
+
+def _best(value: object) -> tuple[JsonObject, ...]:
+    """What was fast in earlier runs; the first proposal settled it, where one was made."""
+    found = cast("list[Any]", value if isinstance(value, list) else [value])
+    for number, one in enumerate(found):
+        try:
+            if not isinstance(one["variant"], str) or not isinstance(one["chosen"], dict):
+                raise TypeError("neither a variant nor what was chosen")
+            float(one["time_ms"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                Problem(f"/history/best/{number}", "not a candidate", str(error)[:200])
+            ) from error
+    return tuple(found)
 
 
 def _earlier(value: object) -> tuple[Earlier, ...]:

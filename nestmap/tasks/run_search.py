@@ -11,23 +11,28 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from mapper.constraint_rules.predicate import Variable
 from mapper.device_profile import DeviceProfile
-from mapper.errors import LimitError, NestmapError, UnsatisfiableError
+from mapper.errors import InputError, LimitError, NestmapError, UnsatisfiableError
 from mapper.measurement import Crash, Outcome
 from mapper.pipeline import Subject
 from mapper.solver.limits import Watch
 from mapper.solver.sampling import sample, sample_of
 from mapper.solver.space import Space
+from mapper.tuning_records import TuningRecord
 from nestmap.seeds import derived_seed
 from nestmap.tasks.known_spaces import KnownPart
 from nestmap.tasks.run_requests import Place
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.learned import LearnedModel
-from nestmap.tuning.starting_points import starting_candidates
-from nestmap.tuning.strategy import RandomStrategy, Source, Strategy
+from nestmap.tuning.sources import Source
+from nestmap.tuning.starting_points import source_of
+from nestmap.tuning.strategy import MakeStrategy, random_strategy
+from nestmap.tuning.tuner import Trial, Tuner
 
 #: What the strategy hears of a candidate whose jobs failed for good.
 LOST = Crash(1, "no attempt to measure it ended")
@@ -61,15 +66,28 @@ class RunSearch:
         seed: int,
         watch: Watch,
         learned: LearnedModel | None = None,
+        best: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._watch = watch
         self._variants = variants
+        self._best = best
         self.refused: list[str] = []
         self.batches: list[tuple[Candidate, ...]] = []
         self._told = 0
-        sources = self._sources(profile, facts)
-        self._strategy = _strategy(strategy, sources, profile, seed, self, learned)
-        self.exhausted = False
+        self._tuner = Tuner(
+            self._sources(profile, facts),
+            profile,
+            seed,
+            make=_maker(strategy, learned),
+            draw=self.draw,
+            refused=self.refuse,
+            watch=self.watch,
+        )
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there are no more candidates."""
+        return self._tuner.exhausted
 
     def watch(self) -> Watch:
         """The limits of the request that is worked on."""
@@ -88,17 +106,23 @@ class RunSearch:
                 place = (candidate.subject_index, candidate.id)
                 outcome = outcomes.get(place) or (LOST if place in lost else None)
                 if outcome is not None:
-                    self._strategy.tell(candidate, outcome)
+                    self._tuner.tell([Trial(candidate, outcome)])
             self._told += 1
         found: list[Candidate] = []
-        while len(found) < count:
+        while len(found) < count and not self._tuner.exhausted:
             self._watch.tick()
-            candidate = self._strategy.ask()
-            if candidate is None:
-                self.exhausted = True
-                break
-            found.append(candidate)
+            for candidate in self._tuner.ask(count - len(found)):
+                if self._has_kernels(candidate):
+                    found.append(candidate)
         self.batches.append(tuple(found))
+
+    def _has_kernels(self, candidate: Candidate) -> bool:
+        try:
+            _ = candidate.plan
+        except InputError as error:
+            self.refuse(self._tuner.sources[candidate.subject_index], error)
+            return False
+        return True
 
     def refuse(self, source: Source, error: NestmapError) -> None:
         """Note an assignment that has no kernel, or a space that gives none."""
@@ -131,12 +155,37 @@ class RunSearch:
         raise UnsatisfiableError("nothing was drawn")
 
     def _sources(self, profile: DeviceProfile, facts: Mapping[str, str]) -> list[Source]:
-        found: list[Source] = []
-        for index, variant in enumerate(self._variants):
-            subject, space = variant.subject, variant.part.space
-            first = starting_candidates(subject, space, profile, facts)
-            found.append(Source(index, subject, space, variant.program_hash, 0, first))
-        return found
+        return [
+            source_of(
+                variant.subject,
+                variant.part.space,
+                profile,
+                facts,
+                variant.program_hash,
+                index=index,
+                own=_records(variant.subject, self._best, profile.target),
+            )
+            for index, variant in enumerate(self._variants)
+        ]
+
+
+def _records(
+    subject: Subject, best: Sequence[Mapping[str, Any]], target: str
+) -> list[TuningRecord]:
+    """What was fast in earlier runs, as records of a subject: only what was chosen and how long it
+    took is looked at."""
+    layer = subject.layer
+    if layer is None:
+        return []
+    return [
+        TuningRecord(
+            layer=layer, variant=one["variant"], choices=one["chosen"],
+            time_ms=float(one["time_ms"]), spread=0.0, trials=0, tflops=0.0, extra_bytes=0,
+            prepared_bytes=0, relative_error=0.0, source_hash="", device="", driver="",
+            target=target, commit="", date="",
+        )
+        for one in best
+    ]  # fmt: skip
 
 
 class Searches:
@@ -159,28 +208,12 @@ class Searches:
             self._searches.popitem(last=False)
 
 
-def _strategy(
-    name: str,
-    sources: Sequence[Source],
-    profile: DeviceProfile,
-    seed: int,
-    search: RunSearch,
-    learned: LearnedModel | None,
-) -> Strategy:
-    """The strategy of a name (run_requests.STRATEGIES)."""
+def _maker(name: str, learned: LearnedModel | None) -> MakeStrategy:
+    """What makes the strategy of a name (run_requests.STRATEGIES)."""
     match name:
         case "auto" | "guided" | "analytic":
-            return GuidedStrategy(
-                sources,
-                profile,
-                seed,
-                search.draw,
-                search.refuse,
-                watch=search.watch,
-                analytic=name == "analytic",
-                learned=learned,
-            )
+            return partial(GuidedStrategy, analytic=name == "analytic", learned=learned)
         case "random":
-            return RandomStrategy(sources, profile, seed, search.draw, search.refuse)
+            return random_strategy()
         case _:
             raise AssertionError(f"no strategy {name}")

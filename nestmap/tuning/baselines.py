@@ -36,6 +36,10 @@ from worker.measuring import Protocol
 
 ROUNDS = 3
 _REPETITIONS = 5
+#: Operations that one work-item of a GPU does in a second or so.
+_MOST_SEQUENTIAL = 1e8
+#: What a turn may take even at the end of the time.
+_LEAST_TURN_S = 1.0
 #: A contestant that takes longer has one turn: what is so slow needs no second look.
 _ONE_TURN_MS = 500.0
 #: Slow contestants run once a round; the verified run of a plan is one more.
@@ -80,9 +84,19 @@ def compare_with_baselines(
     *,
     rounds: int = ROUNDS,
     timeout_s: float = 60.0,
+    within_s: float | None = None,
 ) -> tuple[Contestant, ...]:
-    """The tuned kernel (if any), two untuned kernels and im2col with NumPy's BLAS, in turns."""
+    """The tuned kernel (if any), two untuned kernels and im2col with NumPy's BLAS, in turns.
+
+    With ``within_s`` no turn begins after so many seconds, and a plain kernel that would take
+    longer is stopped: who had no turn says so.
+    """
     key = "baselines"
+    begun = time.monotonic()
+
+    def left_s() -> float:
+        return float("inf") if within_s is None else within_s - (time.monotonic() - begun)
+
     device.upload_workload(key, workload.inputs, workload.expected)
 
     def on_device(plan: HostPlan) -> Callable[[], float | str]:
@@ -92,7 +106,7 @@ def compare_with_baselines(
                 workload=key,
                 tolerance=workload.tolerance,
                 protocol=_PROTOCOL,
-                timeout_s=timeout_s,
+                timeout_s=min(timeout_s, max(_LEAST_TURN_S, left_s())),
             )
             return outcome.time_ms if isinstance(outcome, Timed) else outcome_kind(outcome)
 
@@ -101,21 +115,26 @@ def compare_with_baselines(
     entrants: list[_Entrant] = []
     if best is not None:
         entrants.append(_Entrant("tuned", on_device(best), best.extra_bytes, "", []))
-    for name, note, plan in (
-        ("sequential loops", "high-level program, one work-item", sequential_loops(layer)),
-        ("one output a work-item", "high-level program, untuned", one_output_each(layer)),
-    ):
+    entrants += _im2col_entrants(layer, workload, left_s)
+    plain = [("one output a work-item", "high-level program, untuned", one_output_each(layer))]
+    if layer.operations <= _MOST_SEQUENTIAL or device.facts().get("device.kind") == "cpu":
+        note = "high-level program, one work-item"
+        plain.append(("sequential loops", note, sequential_loops(layer)))
+    for name, note, plan in plain:
         entrants.append(_Entrant(name, on_device(plan), plan.extra_bytes, note, []))
-    entrants += _im2col_entrants(layer, workload)
     for _ in range(rounds):
         for entrant in entrants:
             slow = bool(entrant.times) and entrant.times[0] > _ONE_TURN_MS
-            if not slow and not entrant.note.startswith("failed"):
-                result = entrant.run()
-                if isinstance(result, str):
-                    entrant.note, entrant.times = f"failed: {result}", []
-                else:
-                    entrant.times.append(result)
+            if slow or entrant.note.startswith("failed") or left_s() <= 0:
+                continue
+            result = entrant.run()
+            if isinstance(result, str):
+                entrant.note, entrant.times = f"failed: {result}", []
+            else:
+                entrant.times.append(result)
+    for entrant in entrants:
+        if not entrant.times and not entrant.note.startswith("failed"):
+            entrant.note = "no time was left for it"
     tuned = entrants[0].times if best is not None else []
     return tuple(_contestant(entrant, tuned, layer) for entrant in entrants)
 
@@ -167,7 +186,9 @@ def _high_level(layer: LayerSpec, codes: dict[str, ScheduleCode]) -> HostPlan:
     return generate_kernels(subject, assignment)
 
 
-def _im2col_entrants(layer: LayerSpec, workload: Workload) -> list[_Entrant]:
+def _im2col_entrants(
+    layer: LayerSpec, workload: Workload, left_s: Callable[[], float]
+) -> list[_Entrant]:
     """The matrix product alone, and with making the matrix, timed by the same calls."""
     pixels = layer.batch * layer.output_height * layer.output_width
     extra = 4 * layer.groups * layer.accumulation_length * pixels
@@ -184,7 +205,9 @@ def _im2col_entrants(layer: LayerSpec, workload: Workload) -> list[_Entrant]:
         result = columns = product = np.empty(0, np.float32)
         totals: list[float] = []
         products: list[float] = []
-        for _ in range(_REPETITIONS):
+        for number in range(_REPETITIONS):
+            if number and left_s() <= 0:
+                break
             start = time.perf_counter()
             columns = im2col(layer, image)
             middle = time.perf_counter()

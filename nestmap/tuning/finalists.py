@@ -48,27 +48,28 @@ class _Standing(Generic[T]):
 
 def play_final(
     entries: Sequence[T],
-    measure: Callable[[T], Outcome],
+    measure: Callable[[Sequence[T]], Sequence[Outcome | None]],
     *,
     rounds: int = ROUNDS,
     more: Callable[[], bool] = lambda: True,
 ) -> tuple[Final[T], ...]:
     """Measure entries in turns; the fastest first. What fails once is out and left out.
 
-    ``more`` is asked before each round but the first, and ends the final where time is over.
+    ``measure`` has a round's entries measured one after the other, in this order so far as the
+    device keeps it, and gives None for those that the time did not suffice for. ``more`` is asked
+    before each round but the first, and ends the final where time is over.
     """
     standings = [_Standing(entry) for entry in entries]
     for number in range(rounds):
         if number and not more():
             break
         # From the other end each time, so that nobody always follows the same one.
-        for standing in standings if number % 2 == 0 else reversed(standings):
-            if standing.out:
-                continue
-            outcome = measure(standing.entry)
+        there = [s for s in (standings if number % 2 == 0 else reversed(standings)) if not s.out]
+        outcomes = measure([standing.entry for standing in there])
+        for standing, outcome in zip(there, outcomes, strict=True):
             if isinstance(outcome, Timed):
                 standing.trials_ns += outcome.trials_ns
-            else:
+            elif outcome is not None:
                 standing.out = True
                 standing.trials_ns.clear()
         _send_home(standings)

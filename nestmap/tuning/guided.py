@@ -1,9 +1,13 @@
-"""Model-guided search over the subjects of a run: what ``nestmap tune`` does by default.
+"""Search over the subjects of a run: what ``nestmap tune`` does by default.
 
-Each subject (a variant of one layer, say) has a model of its own, which starts from a guess (of
-:mod:`nestmap.tuning.descriptions`, or of a model that learned from other layers) and learns from
-outcomes. Subjects take turns until each model has its first outcomes; from then on every other
-turn goes to the subject with the best time.
+Each subject (a variant of one layer, say) has a search of its own. In the variants of the
+convolution template it draws and changes tiles (:mod:`nestmap.tuning.template_search`); else a
+model starts from a guess (of :mod:`nestmap.tuning.descriptions`, or of a model that learned from
+other layers) and learns from outcomes.
+
+Which subject comes next is a decision of the same search: the one that promises most
+(:func:`promised_ms`). A search finds its best slowly, so one with few candidates may still become
+much faster than it is, one with many hardly.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +38,7 @@ from mapper.search.pool import Described
 from mapper.search.predicted_first import PredictedFirst
 from mapper.search.strategy import Choice
 from mapper.search.strategy import Outcome as Told
-from mapper.search.strategy import Strategy as Search
+from mapper.search.strategy import Strategy as SpaceSearch
 from mapper.solver.limits import Watch
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate, Draw, candidate_of
@@ -41,8 +46,9 @@ from nestmap.tuning.descriptions import COLUMNS, CONSTANTS, Description, describ
 from nestmap.tuning.elsewhere import Elsewhere
 from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.predicted_start import Start
+from nestmap.tuning.sources import Refused, Source, ignore_refusals
 from nestmap.tuning.statistics import relative_error
-from nestmap.tuning.strategy import Refused, Source, ignore_refusals
+from nestmap.tuning.template_search import TemplateSearch, first_candidates, is_template
 from nestmap.tuning.transfer_features import transfer_row
 
 #: Candidates asked for at once; generating and drawing what they are chosen from takes a while.
@@ -56,6 +62,71 @@ _SIBLINGS = 24
 _FRONT = Front()
 
 Floats = NDArray[np.float64]
+
+#: A search of no candidates yet is taken to find its promise times the best over this share.
+_UNTRIED = 0.6
+#: Every so many turns go to the subject whose right candidates need least memory, if the best of
+#: them is within this factor of the fastest.
+_LEAN_EVERY = 8
+_LEAN_WITHIN = 4.0
+_LEAST_MS = 1e-6
+
+
+def progress_share(candidates: int) -> float:
+    """How near to its own best a search is after so many candidates, as a share of the speed.
+
+    Seen on recorded searches of the template on a GPU: 0.80 to 0.92 after 5, 0.87 to 0.96 after
+    20, 0.88 to 0.99 after 50 (ceilings of hand-made kernels, 7,787 points).
+    """
+    return 1.0 - 0.5 / (1 + candidates) ** 0.6
+
+
+@dataclass(slots=True)
+class Standing:
+    """What a subject's search has brought so far."""
+
+    promise: float
+    asked: int = 0
+    best_ms: float = float("inf")
+    least_bytes: float = float("inf")
+
+    @classmethod
+    def of(cls, source: Source) -> Standing:
+        """The standing that earlier runs leave."""
+        standing = cls(source.promise, asked=len(source.history))
+        for _, outcome, memory_bytes in source.history:
+            standing.add(outcome, memory_bytes)
+        return standing
+
+    def add(self, outcome: Outcome, memory_bytes: int) -> None:
+        """Count what became of a candidate."""
+        if isinstance(outcome, Timed):
+            # A clock that ticks coarsely may tell of no time at all.
+            self.best_ms = min(self.best_ms, max(outcome.time_ms, _LEAST_MS))
+            self.least_bytes = min(self.least_bytes, memory_bytes)
+
+    def promised_ms(self, best_ms: float) -> float:
+        """The time that one more candidate may bring the subject to, in the end."""
+        if self.best_ms < float("inf"):
+            return self.best_ms * progress_share(self.asked)
+        # Nothing was right so far: the more was tried, the less is hoped for.
+        known_ms = best_ms if best_ms < float("inf") else 1.0
+        return self.promise * _UNTRIED * known_ms * (1 + self.asked) ** 0.5
+
+
+class Search(Protocol):
+    """The search of one subject; ``index`` is the subject's."""
+
+    index: int
+    exhausted: bool
+
+    def next(self) -> Candidate | None:
+        """The next candidate; None where there are no more, which ``exhausted`` says too."""
+        ...
+
+    def tell(self, candidate: Candidate, outcome: Outcome) -> None:
+        """Learn what became of a candidate."""
+        ...
 
 
 class GuidedStrategy:
@@ -90,34 +161,60 @@ class GuidedStrategy:
         knows = _Knowledge(device, constants, analytic, start, learned, elsewhere or {})
         if learned is not None:
             settings = replace(settings, trusted=True)
-        self._searches = [
-            _Search(source, knows, seed, draw, refused, goal, settings, watch) for source in sources
-        ]
-        self._start = settings.guessed_start
+        # Who predicts, or has learned elsewhere, is to be asked in every variant.
+        told = analytic or learned is not None or bool(elsewhere)
+
+        def search_of(source: Source) -> Search:
+            if is_template(source.subject) and not told:
+                return TemplateSearch(source, device, seed, goal, refused, watch)
+            return _Search(source, knows, seed, draw, refused, goal, settings, watch)
+
+        self._sources = tuple(sources)
+        self._search_of = search_of
+        self._searches: dict[int, Search] = {}
+        self._standings = [Standing.of(source) for source in sources]
+        self._seeks_front = isinstance(goal, Front)
         self._turn = 0
 
     def ask(self) -> Candidate | None:
         """The next candidate; None when no subject has more."""
         while True:
-            left = [search for search in self._searches if not search.exhausted]
+            left = [place for place in range(len(self._sources)) if not self._is_exhausted(place)]
             if not left:
                 return None
-            self._turn += 1
-            candidate = self._whose_turn(left).next()
+            place = self._whose_turn(left)
+            candidate = self._search(place).next()
             if candidate is not None:
+                self._turn += 1
+                self._standings[place].asked += 1
                 return candidate
 
-    def _whose_turn(self, left: Sequence[_Search]) -> _Search:
-        learned = all(search.known >= self._start for search in left)
-        if learned and self._turn % 2 == 0:
-            return min(left, key=lambda search: search.best_ms)
-        return left[(self._turn // 2 if learned else self._turn - 1) % len(left)]
+    def _search(self, place: int) -> Search:
+        """The search of a subject, begun when it is first asked: a space takes a while."""
+        if place not in self._searches:
+            self._searches[place] = self._search_of(self._sources[place])
+        return self._searches[place]
+
+    def _is_exhausted(self, place: int) -> bool:
+        return place in self._searches and self._searches[place].exhausted
+
+    def _whose_turn(self, left: Sequence[int]) -> int:
+        """The place of the search that promises most; now and then of one that needs less memory
+        than the fastest, where the front is wanted."""
+        standings = self._standings
+        best_ms = min(standing.best_ms for standing in standings)
+        if self._seeks_front and self._turn % _LEAN_EVERY == _LEAN_EVERY - 1:
+            lean = [place for place in left if standings[place].best_ms <= _LEAN_WITHIN * best_ms]
+            if lean:
+                return min(lean, key=lambda place: (standings[place].least_bytes, place))
+        return min(left, key=lambda place: (standings[place].promised_ms(best_ms), place))
 
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """Learn what became of a candidate."""
-        for search in self._searches:
-            if search.index == candidate.subject_index:
-                search.tell(candidate, outcome)
+        for place, source in enumerate(self._sources):
+            if source.index == candidate.subject_index:
+                self._standings[place].add(outcome, candidate.plan.memory_bytes)
+                self._search(place).tell(candidate, outcome)
 
 
 class _DrawnCandidates(SolvedCandidates):
@@ -164,7 +261,6 @@ class _Search:
         self.index = source.index
         self.exhausted = False
         self.known = 0
-        self.best_ms = float("inf")
         self._source = source
         self._knows = knows
         self._refused = refused
@@ -183,14 +279,14 @@ class _Search:
         # By program, not by position: the order must not depend on what else is tuned.
         own_seed = derived_seed(seed, source.program_hash, len(source.history)) % 2**31
         self._solved, self._seed = solved, own_seed
-        first = [self._choice(assignment) for assignment in source.known]
+        first = [self._choice(found) for found in first_candidates(source, knows.device)]
         self._elsewhere = tuple(knows.elsewhere.get(source.program_hash, ()))
         if self._elsewhere:
             settings = replace(
                 settings, views=VIEWS_IN_DOUBT, views_of_trees=VIEWS_OF_TREES_IN_DOUBT
             )
         also = [self._choice(found) for device in self._elsewhere for found in device.fastest]
-        self._search: Search = (
+        self._search: SpaceSearch = (
             PredictedFirst(
                 solved,
                 own_seed,
@@ -257,7 +353,6 @@ class _Search:
         time_ms, noise = None, 0.0
         if isinstance(outcome, Timed) and outcome.time_ms > 0:
             time_ms, noise = outcome.time_ms, relative_error(outcome.trials_ns)
-            self.best_ms = min(self.best_ms, time_ms)
         self._search.tell([(choice, Told(time_ms, memory_bytes, noise))])
 
     def _candidate(self, choice: Choice) -> Candidate | None:

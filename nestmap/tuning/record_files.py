@@ -12,6 +12,7 @@ from mapper.ast_model.bounded_json import loads_bounded
 from mapper.errors import InputError, Problem
 from mapper.layer_sets import layer_set_names
 from mapper.layer_spec import LayerSpec
+from mapper.plain_files import read_plain_file
 from mapper.profiles import profile_names
 from mapper.tuning_records import (
     TuningRecord,
@@ -65,6 +66,14 @@ def read_records(folder: Path, device: str) -> tuple[TuningRecord, ...]:
     return tuple(found.values())
 
 
+def own_records(folder: Path, device: str) -> tuple[TuningRecord, ...]:
+    """The records of a device in a folder of the user's; InputError where there is no folder."""
+    if not folder.is_dir():
+        raise InputError(Problem(str(folder), "there is no such folder of records"))
+    found = [_read(path) for path in sorted((folder / device).glob("*.json"))]
+    return tuple(record for records in found for record in records)
+
+
 def _key(record: TuningRecord) -> _Key:
     return same_layer(record.layer), record.target, record.variant, choices_key(record.choices)
 
@@ -116,7 +125,7 @@ def _kept(device: str, records: Sequence[TuningRecord]) -> tuple[TuningRecord, .
 
 def _read(path: Path) -> tuple[TuningRecord, ...]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_plain_file(path, _MAX_BYTES).decode()
     except (OSError, ValueError) as error:
         raise InputError(Problem(str(path), "cannot be read", str(error))) from error
     try:

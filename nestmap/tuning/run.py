@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 from db.records import CandidateRecord, Study
@@ -18,7 +20,9 @@ from mapper.errors import InputError, NestmapError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timeout
 from mapper.pipeline import Subject, assignment_from_json, derive_space
+from mapper.solver.limits import Watch
 from mapper.solver.space import Space
+from mapper.tuning_records import TuningRecord
 from nestmap.tuning.candidates import Candidate, Draw, rebuild
 from nestmap.tuning.events import (
     CandidateMeasured,
@@ -29,24 +33,36 @@ from nestmap.tuning.events import (
     State,
     silent,
 )
-from nestmap.tuning.finalists import NEAR, Final, play_final
+from nestmap.tuning.finalists import Final, play_final
 from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.policy import (
-    DEFAULT_TIMEOUTS,
+    HOPELESS,
     INPUT_SEED,
+    LOCAL_TIMEOUTS,
     TUNING_PROTOCOL,
     TimeoutPolicy,
     device_identity,
 )
-from nestmap.tuning.progress import Point, Tally
+from nestmap.tuning.progress import Point
+from nestmap.tuning.proposer import Proposer, generating_processes
 from nestmap.tuning.reference import Workload, make_workload
-from nestmap.tuning.starting_points import starting_candidates
-from nestmap.tuning.strategy import Refused, Source, Strategy
+from nestmap.tuning.sources import Source
+from nestmap.tuning.starting_points import source_of
+from nestmap.tuning.strategy import MakeStrategy
+from nestmap.tuning.tuner import Trial, Tuner
 from worker.devices.interface import MeasuringDevice
-from worker.measuring import Protocol
+from worker.measuring import MeasureRequest, Protocol
 
-#: Of the seconds, what the final may take beyond them.
-FINAL_SHARE = 0.1
+#: Of the seconds, what is kept for the final.
+FINAL_SHARE = 0.15
+#: Seconds after the end of its time that a candidate under way is waited for.
+_GRACE_S = 1.0
+#: Seconds between two looks at the clock.
+_LOOK_S = 0.2
+#: How long a result is waited for while the device has room for a candidate that is coming.
+_GLANCE_S = 0.01
+#: Candidates that wait for each process that builds, so that none has nothing to do.
+_AHEAD_OF_EACH = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +116,6 @@ class TuningResult:
         return self.front[0] if self.front else None
 
 
-#: ``make(sources, device, seed, draw, refused)``; without ``draw`` a strategy draws itself.
-MakeStrategy = Callable[[Sequence[Source], DeviceProfile, int, Draw | None, Refused], Strategy]
-
-
 def tune(
     subjects: Sequence[Subject],
     device: MeasuringDevice,
@@ -117,35 +129,47 @@ def tune(
     draw: Draw | None = None,
     make: MakeStrategy = GuidedStrategy,
     finalists: int = 0,
-    timeouts: TimeoutPolicy = DEFAULT_TIMEOUTS,
+    most_bytes: int | None = None,
+    records: Sequence[TuningRecord] = (),
+    timeouts: TimeoutPolicy = LOCAL_TIMEOUTS,
     protocol: Protocol = TUNING_PROTOCOL,
     clock: Callable[[], float] = time.monotonic,
 ) -> TuningResult:
-    """Measure candidates of all subjects (variants of one thing) in turns until the budget ends.
+    """Measure candidates of all subjects (variants of one thing) until the budget ends.
 
-    Every outcome is in the store before the next candidate starts. Ctrl-C ends the run like
-    a spent budget. A run with the same subjects, device and seed goes on where the last one
-    stopped and measures nothing twice, but for the final: the ``finalists`` fastest are measured
-    again in turns, within what is left of the seconds or a tenth of them. Raises InputError,
-    DeviceError and StoreError.
+    Every outcome is in the store as soon as it is known. Ctrl-C ends the run like a spent budget.
+    A run with the same subjects, device and seed goes on where the last one stopped and measures
+    nothing twice, but for the final: the ``finalists`` fastest are measured again in turns, in what
+    is kept of the seconds for it. ``records`` are the user's own, to start from beside the shipped
+    ones. Raises InputError, DeviceError and StoreError.
     """
     if not subjects:
         raise InputError(Problem("subjects", "there is nothing to tune"))
-    run = _Run(subjects, device, store, seed, mode, options, listener, clock, budget)
-    strategy = make(run.sources, run.profile, seed, draw, run.refuse)
-    try:
-        reason = run.loop(strategy, budget, timeouts, protocol)
-    except KeyboardInterrupt:
-        reason = "interrupted"
-    finals: tuple[Final[FrontEntry], ...] = ()
-    if finalists > 1 and reason != "interrupted":
-        try:
-            finals = run.final(finalists, budget, timeouts, protocol)
-        except KeyboardInterrupt:
-            reason = "interrupted"
-    result = run.result(reason, finals)
-    listener(RunEnded(reason, result.state))
-    return result
+    run = _Run(subjects, device, store, seed, mode, options, listener, clock, budget, records)
+    tuner = Tuner(
+        run.sources,
+        run.profile,
+        seed,
+        make=make,
+        draw=draw,
+        refused=run.refuse,
+        watch=run.watch,
+        most_bytes=most_bytes,
+    )
+    return run.play(tuner, finalists, timeouts, protocol)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A candidate that is being measured; ``cut_s`` are its seconds where that is less than its
+    due."""
+
+    candidate: Candidate
+    cut_s: float | None
+
+    def was_cut_off(self, outcome: Timeout) -> bool:
+        """Whether it was the end of the run that stopped it, not a stage that took too long."""
+        return self.cut_s is not None and outcome.after_s >= 0.9 * self.cut_s
 
 
 class _Run:
@@ -162,6 +186,7 @@ class _Run:
         listener: Listener,
         clock: Callable[[], float],
         budget: Budget,
+        records: Sequence[TuningRecord],
     ) -> None:
         self._budget = budget
         self._device = device
@@ -170,13 +195,12 @@ class _Run:
         self._clock = clock
         self._started = clock()
         self._refused: list[str] = []
+        self._over = threading.Event()
         self._workloads: dict[str, Workload] = {}
+        self._open: dict[str, _Open] = {}
         self.profile: DeviceProfile = device.profile()
         self.facts = device.facts()
         device_id = store.add_device(self.profile.name, device_identity(self.facts))
-        variants = tuple(subject.variant or subject.label for subject in subjects)
-        self._tally = Tally(variants)
-        self._measured: list[dict[str, Outcome]] = []
         self.sources: list[Source] = []
         self.studies: list[Study] = []
         for index, subject in enumerate(subjects):
@@ -191,24 +215,30 @@ class _Run:
                 variant=subject.variant,
             )
             self.studies.append(study)
-            stored = store.measurements(study)
-            self._measured.append({row.candidate_id: row.outcome for row in stored})
-            for row in stored:
-                self._tally.add(index, row.candidate_id, row.outcome, row.memory_bytes)
-            space = derive_space(subject, mode, self.profile, options)
-            known = starting_candidates(subject, space, self.profile, self.facts)
+            space = cache(partial(derive_space, subject, mode, self.profile, options))
             history = tuple(
-                (self._assignment(space, row.candidate_id), row.outcome, row.memory_bytes)
-                for row in stored
+                (self._assignment(space(), row.candidate_id), row.outcome, row.memory_bytes)
+                for row in store.measurements(study)
             )
             self.sources.append(
-                Source(index, subject, space, program_hash, len(stored), known, history)
+                source_of(
+                    subject,
+                    space,
+                    self.profile,
+                    self.facts,
+                    program_hash,
+                    index=index,
+                    history=history,
+                    own=records,
+                )
             )
-        self._stored = self._tally.tried
-        listener(RunStarted(self.profile.name, variants, self._tally.tried))
 
     def _assignment(self, space: Space, candidate: str) -> Mapping[Variable, int]:
         return assignment_from_json(space, self._store.candidate(candidate).chosen)
+
+    def watch(self) -> Watch:
+        """Lets whoever draws know when nobody waits for it any more."""
+        return Watch(cancelled=self._over.is_set)
 
     def refuse(self, source: Source, error: NestmapError) -> None:
         """Note an assignment that has no kernel, or a space that gives none."""
@@ -216,69 +246,134 @@ class _Run:
         self._refused.append(f"{variant}: {error}")
         self._listener(CandidateRefused(variant, str(error)))
 
-    def loop(
+    def play(
+        self, tuner: Tuner, finalists: int, timeouts: TimeoutPolicy, protocol: Protocol
+    ) -> TuningResult:
+        """Measure, play the final, and say what came of it."""
+        self._tuner, self._stored = tuner, tuner.tried
+        variants = tuple(s.subject.variant or s.subject.label for s in self.sources)
+        self._listener(RunStarted(self.profile.name, variants, tuner.tried))
+        try:
+            reason = self._loop(finalists, timeouts, protocol)
+        except KeyboardInterrupt:
+            reason = "interrupted"
+        finals: tuple[Final[FrontEntry], ...] = ()
+        if finalists > 1 and reason != "interrupted":
+            try:
+                finals = self._final(finalists, timeouts, protocol)
+            except KeyboardInterrupt:
+                reason = "interrupted"
+        result = self._result(reason, finals)
+        self._listener(RunEnded(reason, result.state))
+        return result
+
+    def _loop(self, finalists: int, timeouts: TimeoutPolicy, protocol: Protocol) -> str:
+        """Keep the device busy until something ends the search; the reason.
+
+        A device that takes one candidate at a time is asked for nothing while it measures: what
+        is computed meanwhile would take cores from what is timed.
+        """
+        self._share = FINAL_SHARE if finalists > 1 else 0.0
+        size = self._device.size
+        ahead = 1 if size == 1 else size * _AHEAD_OF_EACH
+        with Proposer(self._tuner, self.refuse, generating_processes(size)) as proposer:
+            try:
+                reason = self._search(proposer, ahead, timeouts, protocol)
+            except BaseException:
+                # Nobody waits for what is under way: not who pressed Ctrl-C.
+                self._device.drop_queued()
+                raise
+            finally:
+                self._over.set()
+            self._device.drop_queued()
+            self._drain()
+        return reason
+
+    def _search(
         self,
-        strategy: Strategy,
-        budget: Budget,
+        proposer: Proposer,
+        ahead: int,
         timeouts: TimeoutPolicy,
         protocol: Protocol,
     ) -> str:
-        """Measure until something ends the run; the reason."""
         while True:
-            if budget.candidates is not None and self._tally.tried >= budget.candidates:
-                return "candidates"
-            if budget.seconds is not None and self._elapsed() >= budget.seconds:
+            left_s = self._search_left_s()
+            if left_s is not None and left_s <= 0:
                 return "seconds"
-            candidate = strategy.ask()
-            if candidate is None:
+            missing = ahead - len(self._open) - proposer.coming
+            if self._budget.candidates is not None:
+                left = self._budget.candidates - self._tuner.tried
+                if left <= 0:
+                    return "candidates"
+                missing = min(missing, left - len(self._open) - proposer.coming)
+            if proposer.exhausted and not self._open:
                 return "exhausted"
-            stored = self._measured[candidate.subject_index].get(candidate.id)
-            if stored is not None:
-                strategy.tell(candidate, stored)
-                continue
-            timeout_s = timeouts.timeout_s(self._tally.best.time_ms if self._tally.best else None)
-            left_s = timeout_s
-            if budget.seconds is not None:
-                left_s = budget.seconds - self._elapsed()
-                if left_s <= 0:
-                    return "seconds"
-            if not self._measure(candidate, strategy, min(timeout_s, left_s), timeout_s, protocol):
-                return "seconds"
+            if missing > 0 and not self._tuner.exhausted:
+                proposer.ask(missing)
+            wait_s = _LOOK_S if left_s is None else min(_LOOK_S, left_s)
+            candidate = proposer.next(0.0 if self._open else wait_s)
+            if candidate is not None:
+                self._submit(candidate, timeouts, protocol)
+            elif self._open:
+                self._take(_GLANCE_S if proposer.coming else wait_s)
 
-    def _measure(
+    def _search_left_s(self) -> float | None:
+        """Seconds that are left for searching."""
+        if self._budget.seconds is None:
+            return None
+        return (1 - self._share) * self._budget.seconds - self._elapsed()
+
+    def _submit(
         self,
         candidate: Candidate,
-        strategy: Strategy,
-        timeout_s: float,
-        full_timeout_s: float,
+        timeouts: TimeoutPolicy,
         protocol: Protocol,
-    ) -> bool:
-        """Measure and store; False when the run's end cut the candidate off."""
-        key, workload = self._workload(candidate)
-        outcome = self._device.measure(
-            candidate.plan,
-            workload=key,
-            candidate=candidate.id,
-            tolerance=workload.tolerance,
-            protocol=protocol,
-            timeout_s=timeout_s,
+    ) -> None:
+        best = self._tuner.tally.best
+        best_ms = best.time_ms if best else None
+        # The reference is made at its first use, which takes of the time.
+        key, workload = self._workload_of(candidate.subject, candidate.record.parameters)
+        left_s = self._search_left_s()
+        timeout_s = full_s = timeouts.timeout_s(best_ms)
+        if left_s is not None:
+            timeout_s = max(_LOOK_S, min(full_s, left_s))
+        cutoff_ms = 0.0 if best_ms is None else HOPELESS * best_ms
+        self._open[candidate.id] = _Open(candidate, timeout_s if timeout_s < full_s else None)
+        self._device.submit(
+            MeasureRequest(
+                candidate.plan,
+                workload=key,
+                candidate=candidate.id,
+                tolerance=workload.tolerance,
+                protocol=replace(protocol, cutoff_ms=cutoff_ms),
+                timeout_s=timeout_s,
+                deadlines=timeouts.deadlines(best_ms),
+            )
         )
-        if isinstance(outcome, Timeout) and timeout_s < full_timeout_s:
-            # It had less than its due: that says nothing about it, and another run may tell.
-            return False
-        study = self.studies[candidate.subject_index]
-        self._store.add_measurement(study, candidate.record, outcome, candidate.plan.memory_bytes)
-        self._measured[candidate.subject_index][candidate.id] = outcome
-        memory = candidate.plan.memory_bytes
-        self._tally.add(candidate.subject_index, candidate.id, outcome, memory)
-        strategy.tell(candidate, outcome)
-        state = self._tally.state(self._elapsed(), self._left_s())
-        self._listener(CandidateMeasured(candidate.id, candidate.variant, outcome, state))
-        return True
 
-    def _workload(self, candidate: Candidate) -> tuple[str, Workload]:
-        subject = self.sources[candidate.subject_index].subject
-        return self._workload_of(subject, candidate.record.parameters)
+    def _take(self, wait_s: float) -> None:
+        """Store what is done within the time."""
+        found = self._device.result(wait_s)
+        if found is None:
+            return
+        name, outcome = found
+        under_way = self._open.pop(name)
+        candidate = under_way.candidate
+        if isinstance(outcome, Timeout) and under_way.was_cut_off(outcome):
+            # It had less than its due: that says nothing about it, and another run may tell.
+            return
+        study = self.studies[candidate.subject_index]
+        memory = candidate.plan.memory_bytes
+        self._store.add_measurement(study, candidate.record, outcome, memory)
+        self._tuner.tell([Trial(candidate, outcome)])
+        state = self._tuner.tally.state(self._elapsed(), self._left_s())
+        self._listener(CandidateMeasured(candidate.id, candidate.variant, outcome, state))
+
+    def _drain(self) -> None:
+        """Take what is under way and done soon; the rest is as if it had never been asked for."""
+        deadline = time.monotonic() + _GRACE_S
+        while self._device.waiting and time.monotonic() < deadline:
+            self._take(0.05)
 
     def _workload_of(self, subject: Subject, parameters: Mapping[str, int]) -> tuple[str, Workload]:
         """The reference of a subject, made and uploaded at its first use."""
@@ -291,39 +386,49 @@ class _Run:
             self._workloads[key] = workload
         return key, self._workloads[key]
 
-    def final(
-        self, count: int, budget: Budget, timeouts: TimeoutPolicy, protocol: Protocol
+    def _final(
+        self, count: int, timeouts: TimeoutPolicy, protocol: Protocol
     ) -> tuple[Final[FrontEntry], ...]:
         """The fastest candidates in turns; none where nobody is near the best."""
-        best = self._tally.best
-        near = [p for p in self._tally.fastest if best and p.time_ms <= NEAR * best.time_ms]
-        if best is None or len(near) < 2:
+        points = self._tuner.finalists(count)
+        if not points:
             return ()
-        entries = [self._entry(point) for point in near[:count]]
-        timeout_s = timeouts.timeout_s(best.time_ms)
-        started = self._clock()
-        left_s = max(0.0, (budget.seconds or 0.0) - self._elapsed())
-        allowed_s = max(left_s, FINAL_SHARE * (budget.seconds or self._elapsed()))
+        entries = [self._entry(point) for point in points]
+        began = self._clock()
+        left_s = max(0.0, (self._budget.seconds or 0.0) - self._elapsed())
+        allowed_s = max(left_s, FINAL_SHARE * (self._budget.seconds or self._elapsed()))
+        deadline = time.monotonic() + allowed_s
 
-        def measure(entry: FrontEntry) -> Outcome:
-            key, workload = self._workload_of(entry.subject, entry.record.parameters)
-            return self._device.measure(
-                entry.plan,
-                workload=key,
-                candidate=entry.candidate,
-                tolerance=workload.tolerance,
-                protocol=protocol,
-                timeout_s=timeout_s,
-            )
+        def measure(of_a_round: Sequence[FrontEntry]) -> list[Outcome | None]:
+            for entry in of_a_round:
+                key, workload = self._workload_of(entry.subject, entry.record.parameters)
+                self._device.submit(
+                    MeasureRequest(
+                        entry.plan,
+                        workload=key,
+                        candidate=entry.candidate,
+                        tolerance=workload.tolerance,
+                        protocol=protocol,
+                        timeout_s=timeouts.timeout_s(entry.time_ms),
+                        deadlines=timeouts.deadlines(entry.time_ms),
+                    )
+                )
+            found: dict[str, Outcome] = {}
+            while self._device.waiting and time.monotonic() < deadline + _GRACE_S:
+                done = self._device.result(_LOOK_S)
+                if done is not None:
+                    found[done[0]] = done[1]
+            self._device.drop_queued()
+            return [found.get(entry.candidate) for entry in of_a_round]
 
-        return play_final(entries, measure, more=lambda: self._clock() - started < allowed_s)
+        return play_final(entries, measure, more=lambda: self._clock() - began < allowed_s)
 
-    def result(self, reason: str, finals: tuple[Final[FrontEntry], ...] = ()) -> TuningResult:
+    def _result(self, reason: str, finals: tuple[Final[FrontEntry], ...] = ()) -> TuningResult:
         """The front, each point rebuilt from its row in the store."""
         return TuningResult(
             reason=reason,
-            state=self._tally.state(self._elapsed()),
-            front=tuple(self._entry(point) for point in self._tally.front),
+            state=self._tuner.tally.state(self._elapsed()),
+            front=tuple(self._entry(point) for point in self._tuner.front()),
             device_facts=self.facts,
             refused=tuple(self._refused),
             finals=finals,
@@ -347,9 +452,9 @@ class _Run:
         """Until the budget ends: its seconds, or what as many candidates have taken so far."""
         elapsed, budget = self._elapsed(), self._budget
         left = [] if budget.seconds is None else [budget.seconds - elapsed]
-        fresh = self._tally.tried - self._stored
+        fresh = self._tuner.tried - self._stored
         if budget.candidates is not None and fresh > 0:
-            left.append((budget.candidates - self._tally.tried) * elapsed / fresh)
+            left.append((budget.candidates - self._tuner.tried) * elapsed / fresh)
         return max(0.0, min(left)) if left else None
 
     def _elapsed(self) -> float:

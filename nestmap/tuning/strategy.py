@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from mapper.constraint_rules.predicate import Variable
 from mapper.device_profile import DeviceProfile
-from mapper.errors import InputError, LimitError, NestmapError, UnsatisfiableError
+from mapper.errors import InputError, LimitError, UnsatisfiableError
 from mapper.measurement import Outcome
-from mapper.pipeline import Subject
-from mapper.solver.space import Space
-from nestmap.tuning.candidates import (
-    Candidate,
-    Draw,
-    candidate_of,
-    derived_seed,
-    draw_with_sampler,
-)
+from mapper.solver.limits import Watch
+from nestmap.seeds import derived_seed
+from nestmap.tuning.candidates import Candidate, Draw, candidate_of, draw_with_sampler
 from nestmap.tuning.proxy import guessed_cost
+from nestmap.tuning.sources import Refused, Source, ignore_refusals
+from nestmap.tuning.template_search import first_candidates
 
 BATCH = 12
 #: One in this many of a batch is tried at once; the rest when nothing new can be drawn.
@@ -43,31 +39,19 @@ class Strategy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One subject to draw from: its space, and its program's name in the store.
+class MakeStrategy(Protocol):
+    """Makes a strategy; without ``draw`` it draws itself, within the limits of ``watch``."""
 
-    ``stored`` is how many of its candidates an earlier run with the same seed has measured;
-    ``known`` are candidates of tuning records, which are tried first. ``history`` is what became
-    of candidates before, with their bytes: a strategy that learns starts from it.
-    """
-
-    index: int
-    subject: Subject
-    space: Space
-    program_hash: str
-    stored: int = 0
-    known: tuple[Mapping[Variable, int], ...] = ()
-    history: tuple[tuple[Mapping[Variable, int], Outcome, int], ...] = ()
-
-
-#: Told of every assignment without a kernel, and of a space that cannot be drawn from.
-Refused = Callable[[Source, NestmapError], None]
-
-
-def ignore_refusals(source: Source, error: NestmapError) -> None:
-    """For callers that do not care."""
-    del source, error
+    def __call__(
+        self,
+        sources: Sequence[Source],
+        device: DeviceProfile,
+        seed: int,
+        draw: Draw | None,
+        refused: Refused,
+        *,
+        watch: Callable[[], Watch],
+    ) -> Strategy: ...
 
 
 class RandomStrategy:
@@ -125,10 +109,10 @@ class _Queue:
         self._batch = batch
         self._taken = max(1, batch // _TAKEN_OF_A_BATCH)
         # Drawing is slow, and so many batches are certainly done: they come last.
-        self._skipped = max(0, source.stored - len(source.known)) // self._taken
+        self._known = list(first_candidates(source, device))
+        self._skipped = max(0, len(source.history) - len(self._known)) // self._taken
         self._drawn = self._skipped
         self._barren = 0
-        self._known = list(source.known)
         self._waiting: list[Candidate] = []
         # Assignments only: the kernels of thousands of them would fill the memory.
         self._backlog: list[Mapping[Variable, int]] = []
@@ -195,10 +179,8 @@ def _ordered(
     return ordered
 
 
-def random_strategy(
-    batch: int = BATCH,
-) -> Callable[[Sequence[Source], DeviceProfile, int, Draw | None, Refused], RandomStrategy]:
-    """A maker of :class:`RandomStrategy` for ``tune``, which draws with the sampler unless told."""
+def random_strategy(batch: int = BATCH) -> MakeStrategy:
+    """A maker of :class:`RandomStrategy`, which draws with the sampler unless told."""
 
     def make(
         sources: Sequence[Source],
@@ -206,7 +188,10 @@ def random_strategy(
         seed: int,
         draw: Draw | None,
         refused: Refused,
+        *,
+        watch: Callable[[], Watch],
     ) -> RandomStrategy:
-        return RandomStrategy(sources, device, seed, draw or draw_with_sampler, refused, batch)
+        sampler = partial(draw_with_sampler, watch=watch)
+        return RandomStrategy(sources, device, seed, draw or sampler, refused, batch)
 
     return make

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mapper.device_profile import device_name
-from worker.devices import probed_target
+from worker.devices import drivers, probed_target
 from worker.devices.interface import MeasuringDevice
+from worker.devices.names import is_null
 from worker.devices.null import NullDevice
 from worker.executor.recordings import open_recording
 from worker.measuring import MeasuringChild
 from worker.measuring.sandbox import VARIABLE, Sandbox
 
-NULL = "null"
 RECORDED = "recorded:"
 SANDBOXED_CHILD = "worker.measuring.sandboxed_child"
 #: A board that compiles its first kernel while another of its cores is busy takes its time.
@@ -46,12 +46,14 @@ def open_device(
     ``reload_command`` runs once when the golden kernel fails on an OpenCL device; ``say``
     hears what became of it.
     """
-    if spec == NULL:
+    if is_null(spec):
         return NullDevice()
     if spec.startswith(RECORDED):
         return open_recording(Path(spec.removeprefix(RECORDED)))
     of_owner = dict(os.environ)
     _keep_for_children()
+    # A child in its sandbox cannot write what tells OpenCL of a driver.
+    drivers.provide_drivers()
     os.environ[VARIABLE] = sandbox.to_text()
     # In its sandbox the child cannot keep what it finds out about the processor.
     probed_target.find_out(device_name(spec).target)

@@ -8,7 +8,7 @@ is proposed: what the solver would refuse is never built.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -30,6 +30,7 @@ from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.catalogue import blocking_of
 from mapper.rewrites.families import LINE, ROW, Family, codes_of
 from mapper.schedule import PARALLEL_CODES, ScheduleCode
+from mapper.solver.limits import Watch
 from mapper.solver.space import Space, check
 from nestmap.tuning.proposals.lone_cost import lone_cost
 from nestmap.tuning.proposals.tile_cost import tile_cost
@@ -71,8 +72,8 @@ class BlockedProposals:
     """Random tiles with the codes of a family; then the best with a few parameters changed.
 
     ``known`` are candidates that are tried first (records), with ``recoded`` also under the codes
-    that follow from their tuning parameters today; groups have ``smallest_group`` work-items or
-    more.
+    that follow from their tuning parameters today; then ``hints``, tuning parameters of other
+    layers, so far as they fit this one. Groups have ``smallest_group`` work-items or more.
     """
 
     def __init__(
@@ -87,8 +88,11 @@ class BlockedProposals:
         known: Iterable[Assignment] = (),
         smallest_group: int = SMALLEST_GROUP,
         *,
+        hints: Iterable[Mapping[str, int]] = (),
         recoded: bool = False,
+        watch: Callable[[], Watch] = Watch,
     ) -> None:
+        self._watch = watch
         self._blocking: Blocking = blocking_of(layer, variant)
         self._shape = self._blocking.shape
         self._maps = {nest.name: tuple(maps_below(nest.roots)) for nest in subject.nests}
@@ -125,6 +129,7 @@ class BlockedProposals:
         if len(self._lines) > 1 and self._shape.output_height > 1 and not self._blocking.held:
             self._lines = (*_LINES, ROW)
         self._vector_pads = True
+        self._hints = list(hints)
         self._known = list(known)
         if recoded:
             self._known += [again for one in self._known for again in self._coded_again(one)]
@@ -139,7 +144,9 @@ class BlockedProposals:
         tries = 0
         while len(chosen) < count and tries < 40 * count:
             tries += 1
-            values = self._values()
+            # Draws of which few are worth a check take a second.
+            self._watch().tick()
+            values = self._hinted(self._hints.pop(0)) if self._hints else self._values()
             if values is None:
                 continue
             assignment = self._assignment(values)
@@ -209,6 +216,22 @@ class BlockedProposals:
         if len(drawn) < 2:
             return drawn[0] if drawn else None
         return min(drawn, key=self._guess)
+
+    def _hinted(self, hint: Mapping[str, int]) -> dict[str, int] | None:
+        """What was fast for another layer, each value the nearest that this layer has; None where
+        that is not worth a check."""
+        values = {
+            name: min(domain, key=lambda value: (abs(value - hint.get(name, domain[0])), value))
+            for name, domain in self._domains.items()
+        }
+        # Tiles are whole numbers of what a work-item makes.
+        for tile, item in (("th", "tr"), ("tw", "tp"), ("bm", "tm")):
+            whole = [v for v in self._domains[tile] if v % values[item] == 0]
+            if whole:
+                values[tile] = min(whole, key=lambda v: (abs(v - values[tile]), v))
+        return self._completed(
+            values | {"flat_copy": hint.get("flat_copy", 0), LINE: hint.get(LINE, 1)}
+        )
 
     @cached_property
     def _lone_tiles(self) -> list[dict[str, int]]:

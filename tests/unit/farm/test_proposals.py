@@ -25,6 +25,7 @@ def propose(
         device={"profile": "pocl", "facts": FACTS}, count=more.pop("count", 3),
         spool=str(spool), history={
             "state": state or {}, "measured": list(measured), "earlier": more.pop("earlier", []),
+            "best": more.pop("best", []),
         }, **more,
     )  # fmt: skip
     assert reply.problem is None, reply.problem
@@ -83,6 +84,20 @@ def test_what_the_model_learned_is_the_same_whoever_proposes(tmp_path: Path):
     # And they are its choice: other outcomes give others.
     others, _ = propose(tmp_path, fresh(), state, measured_otherwise, count=8)
     assert ids(others) != ids(new)
+
+
+def test_a_run_begins_with_what_was_fast_in_an_earlier_run_of_the_layer(tmp_path: Path):
+    kept = fresh()
+    late = propose(tmp_path, run={"strategy": "random", "seed": 9}, count=8)[0][-1]
+    chosen = {name: late["record"][name] for name in ("mapping", "parameters", "local_sizes")}
+    best = [{"variant": "high-level", "chosen": chosen, "time_ms": 1.0}]
+    first, reply = propose(tmp_path, kept, best=best)
+    assert ids(first)[0] == ids([late])[0]
+    # What it begins with is settled then, whoever makes the next proposal.
+    state = reply.end["state"]
+    there, _ = propose(tmp_path, kept, state, outcomes(first))
+    new, _ = propose(tmp_path, fresh(), state, outcomes(first))
+    assert ids(there) == ids(new)
 
 
 def earlier_study(spool: Path, layer: dict[str, Any], slower: float) -> dict[str, Any]:

@@ -37,7 +37,8 @@ from nestmap.tuning.learned import (
 )
 from nestmap.tuning.policy import device_identity
 from nestmap.tuning.run import Budget, tune
-from nestmap.tuning.strategy import Source, random_strategy
+from nestmap.tuning.sources import Source
+from nestmap.tuning.strategy import random_strategy
 from tests.unit.tuning.fakes import TINY, ScriptedDevice, timed
 
 WIDE = replace(TINY, height=12, width=12, name="wide")

@@ -17,13 +17,13 @@ from tests.unit.tuning.fakes import TINY, ScriptedDevice, draw_once, tiny_subjec
 from tests.unit.tuning.records import record
 from worker.devices.null import NULL_PROFILE
 
-SUBJECTS = tiny_subjects("high-level", "partial")
+(PARTIAL,) = tiny_subjects("partial")
 
 
 def test_candidates_of_records_come_first_and_the_search_resumes_behind_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    partial = SUBJECTS[1]
+    partial = PARTIAL
     space = derive_space(partial, Mode.STRICT, NULL_PROFILE, DEFAULT_OPTIONS)
     drawn = draw_once(space, 6, 99)
     slow, fast = (assignment_to_json(assignment) for assignment in drawn[4:6])
@@ -41,15 +41,13 @@ def test_candidates_of_records_come_first_and_the_search_resumes_behind_them(
     monkeypatch.setattr(starting_points, "shipped_records", shipped)
     first, again = ScriptedDevice(), ScriptedDevice()
     with Store.open(tmp_path / "store.sqlite3") as store:
-        known = [candidate_of(1, partial, "", drawn[index]) for index in (5, 4)]
-        tune(SUBJECTS, first, store, seed=3, budget=Budget(9), draw=draw_once)
-        tune(SUBJECTS, again, store, seed=3, budget=Budget(12), draw=draw_once)
-        sources = {
-            name: store.candidate(name).source_hash for name in (*first.measured, *again.measured)
-        }
-    # Subjects take turns, so every second candidate is one of this variant's.
-    ours = [sources[name] for name in first.measured[1:4:2]]
-    assert ours == [candidate.record.source_hash for candidate in known]
+        known = [candidate_of(0, partial, "", drawn[index]) for index in (5, 4)]
+        tune((partial,), first, store, seed=3, budget=Budget(9), draw=draw_once)
+        tune((partial,), again, store, seed=3, budget=Budget(12), draw=draw_once)
+        rows = {name: store.candidate(name) for name in (*first.measured, *again.measured)}
+    assert [rows[name].source_hash for name in first.measured[:2]] == [
+        candidate.record.source_hash for candidate in known
+    ]
     assert set(asked) == {"null"}
     assert len(again.measured) == 3
     assert not set(again.measured) & set(first.measured)

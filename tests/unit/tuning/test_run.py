@@ -165,7 +165,7 @@ def test_candidate_cut_off_by_the_end_is_not_stored(store: Store):
 
     def answer(number: int, candidate: str) -> Outcome:
         now[0] += 4.0
-        return timed(1000.0) if number == 0 else Timeout(1.0)
+        return timed(1000.0) if number == 0 else Timeout(2.0)
 
     device = ScriptedDevice(answer)
     result = tune(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import pytest
@@ -16,6 +17,12 @@ from nestmap.tuning.statistics import (
     relative_error,
     stable,
 )
+
+
+def one_by_one(
+    measure: Callable[[str], Outcome],
+) -> Callable[[Sequence[str]], list[Outcome | None]]:
+    return lambda entries: [measure(entry) for entry in entries]
 
 
 def test_intervals_hold_the_true_median_as_often_as_they_say() -> None:
@@ -80,7 +87,7 @@ def test_the_best_median_wins_and_turns_alternate() -> None:
         order.append(entry)
         return _timed(*times[entry])
 
-    finals = play_final(list(times), measure, rounds=2)
+    finals = play_final(list(times), one_by_one(measure), rounds=2)
     assert [final.entry for final in finals] == ["a", "b", "c"]
     assert order == ["a", "b", "c", "c", "b", "a"]
     assert finals[1].trials == 6
@@ -97,12 +104,12 @@ def test_hopeless_and_failing_finalists_leave() -> None:
         base = 1000 if entry == "slow" else 10
         return _timed(*(base + n for n in range(8)))
 
-    finals = play_final(["fast", "slow", "broken"], measure, rounds=4)
+    finals = play_final(["fast", "slow", "broken"], one_by_one(measure), rounds=4)
     assert [final.entry for final in finals] == ["fast", "slow"]
     assert order.count("slow") == order.count("broken") == 1
     assert order.count("fast") == 4
 
 
 def test_a_final_ends_when_time_is_over() -> None:
-    finals = play_final(["a"], lambda entry: _timed(5), rounds=9, more=lambda: False)
+    finals = play_final(["a"], one_by_one(lambda _: _timed(5)), rounds=9, more=lambda: False)
     assert finals[0].trials == 1

@@ -1,0 +1,158 @@
+"""Asks a tuner in a thread, so that who measures never waits for a draw longer than it wants to.
+
+Drawing, solving and generating take from milliseconds to a minute. The loop that measures has to
+keep its deadline and to answer Ctrl-C meanwhile.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from mapper.errors import InputError, NestmapError
+from mapper.host_plan import HostPlan
+from mapper.solver.limits import Cancelled
+from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.cores import usable_cores
+from nestmap.tuning.generating import generated, generating_pool, is_ready
+from nestmap.tuning.sources import Refused
+from nestmap.tuning.tuner import Tuner
+
+
+class Proposer:
+    """Candidates of a tuner with their kernels; a context manager.
+
+    ``processes`` generate kernels beside the asking thread; with none it does that itself.
+    """
+
+    def __init__(self, tuner: Tuner, refused: Refused, processes: int = 0) -> None:
+        self._tuner = tuner
+        self._refused = refused
+        self._wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._made: queue.SimpleQueue[tuple[Candidate | BaseException | None, int]] = (
+            queue.SimpleQueue()
+        )
+        self._closing = threading.Event()
+        self._open = 0
+        self._pool: ProcessPoolExecutor | None = None
+        self._warm = threading.Event()
+        if processes:
+            subjects = tuple(source.subject for source in tuner.sources)
+            self._pool = generating_pool(subjects, processes)
+            # Until one has started, which takes a second or two, the thread generates.
+            self._pool.submit(is_ready).add_done_callback(lambda _: self._warm.set())
+        self._thread = threading.Thread(target=self._serve, name="proposer", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Proposer:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._closing.set()
+        self._wanted.put(0)
+        if self._pool is not None:
+            # Their processes have nothing that anybody waits for.
+            for process in list(self._pool._processes.values()):  # pyright: ignore[reportPrivateUsage]
+                process.kill()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._thread.join(0.5)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether what is being computed is of no use any more."""
+        return self._closing.is_set()
+
+    @property
+    def coming(self) -> int:
+        """Candidates that were asked for and that nobody has taken yet."""
+        return self._open
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._tuner.exhausted and not self._open
+
+    def ask(self, count: int) -> None:
+        """Ask for so many more."""
+        self._open += count
+        self._wanted.put(count)
+
+    def next(self, timeout_s: float) -> Candidate | None:
+        """The next candidate; None if none comes within the time. What asking the tuner raised is
+        raised here."""
+        try:
+            made, answers = self._made.get(timeout=max(timeout_s, 1e-3))
+        except queue.Empty:
+            return None
+        self._open -= answers
+        if isinstance(made, BaseException):
+            raise made
+        return made
+
+    # In the thread
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            for left in range(self._wanted.get(), 0, -1):
+                # One after the other: who measures need not wait for all of them.
+                try:
+                    found = self._tuner.ask()
+                except Cancelled:
+                    return
+                except BaseException as error:
+                    self._made.put((error, left))
+                    break
+                if self._closing.is_set():
+                    return
+                if not found:
+                    self._made.put((None, left))
+                    break
+                self._make(found[0])
+
+    def _make(self, candidate: Candidate) -> None:
+        if self._pool is None or candidate.is_generated or not self._warm.is_set():
+            self._deliver(candidate, None)
+            return
+        try:
+            future = self._pool.submit(generated, candidate.subject_index, candidate.assignment)
+        except (BrokenProcessPool, RuntimeError, OSError):
+            # Its processes were ended, by us or for lack of memory, or cannot be started.
+            self._pool = None
+            self._deliver(candidate, None)
+            return
+        future.add_done_callback(lambda done: self._deliver(candidate, done))
+
+    def _deliver(self, candidate: Candidate, done: Future[HostPlan] | None) -> None:
+        made: Candidate | BaseException | None = candidate
+        try:
+            if done is None:
+                _ = candidate.plan
+            else:
+                candidate.adopt(self._result(candidate, done))
+        except InputError as error:
+            made = None
+            self._refuse(candidate, error)
+        except BaseException as error:
+            made = None if self._closing.is_set() else error
+        finally:
+            self._made.put((made, 1))
+
+    def _result(self, candidate: Candidate, done: Future[HostPlan]) -> HostPlan:
+        """What a process has generated; where it was ended, for lack of memory say, here."""
+        try:
+            return done.result()
+        except BrokenProcessPool:
+            self._pool = None
+            return candidate.plan
+
+    def _refuse(self, candidate: Candidate, error: NestmapError) -> None:
+        source = next(s for s in self._tuner.sources if s.index == candidate.subject_index)
+        self._refused(source, error)
+
+
+def generating_processes(size: int) -> int:
+    """Processes that generate kernels for a pool of so many that build them: none where they
+    would take cores from the kernels that are timed."""
+    return 0 if size < 4 else max(1, min(size // 3, usable_cores() // 4))

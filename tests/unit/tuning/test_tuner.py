@@ -1,0 +1,264 @@
+"""One tuner: what it is told decides what comes next, and nobody waits for a draw."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from db.store import Store
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.predicate import Variable
+from mapper.constraint_rules.rule import Mode
+from mapper.measurement import CompileError, Outcome, Timeout
+from mapper.pipeline import derive_space
+from mapper.solver.space import Space
+from nestmap.tuning import proposer, run
+from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.guided import GuidedStrategy, Standing, progress_share
+from nestmap.tuning.run import Budget, tune
+from nestmap.tuning.sources import Source
+from nestmap.tuning.starting_points import source_of
+from nestmap.tuning.strategy import random_strategy
+from nestmap.tuning.tuner import Trial, Tuner
+from tests.unit.tuning.fakes import ScriptedDevice, draw_once, timed, tiny_subjects
+from worker.devices.null import NULL_PROFILE
+
+SUBJECTS = tiny_subjects("tiled", "tiled-slices", "high-level")
+FACTS = {"device.kind": "gpu", "device.name": "nobody's"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "store.sqlite3") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def sources() -> tuple[Source, ...]:
+    found: list[Source] = []
+    for index, subject in enumerate(SUBJECTS):
+        space = derive_space(subject, Mode.STRICT, NULL_PROFILE, DEFAULT_OPTIONS)
+        found.append(source_of(subject, space, NULL_PROFILE, FACTS, f"p{index}", index=index))
+    return tuple(found)
+
+
+def play(sources: Sequence[Source], count: int, ms: Mapping[str, float]) -> list[Candidate]:
+    tuner = Tuner(sources, NULL_PROFILE, 5, draw=draw_once)
+    asked: list[Candidate] = []
+    while len(asked) < count:
+        (candidate,) = tuner.ask()
+        asked.append(candidate)
+        tuner.tell([Trial(candidate, timed(ms[candidate.variant]))])
+    return asked
+
+
+def test_the_same_trials_give_the_same_candidates(sources: tuple[Source, ...]) -> None:
+    times = {"tiled": 2.0, "tiled-slices": 1.5, "high-level": 9.0}
+    first, again = play(sources, 12, times), play(sources, 12, times)
+    assert [c.id for c in first] == [c.id for c in again]
+    assert len({c.id for c in first}) == 12
+
+
+def test_a_variant_far_behind_gets_hardly_any_candidates(sources: tuple[Source, ...]) -> None:
+    counts = Counter(
+        c.variant for c in play(sources, 40, {"tiled": 1.0, "tiled-slices": 6.0, "high-level": 50})
+    )
+    assert counts["tiled"] >= 34
+    assert counts["tiled-slices"] <= 2 and counts["high-level"] <= 2
+
+
+def test_variants_that_are_near_share_the_candidates(sources: tuple[Source, ...]) -> None:
+    counts = Counter(
+        c.variant for c in play(sources, 40, {"tiled": 1.0, "tiled-slices": 1.05, "high-level": 50})
+    )
+    assert min(counts["tiled"], counts["tiled-slices"]) >= 8
+
+
+def test_a_failure_does_not_end_a_variant() -> None:
+    """Beside a best of 1 ms after ten candidates, one that failed twice is tried a third time."""
+    failed = Standing(promise=0.9, asked=2)
+    best = Standing(promise=0.9, asked=10, best_ms=1.0)
+    assert failed.promised_ms(1.0) < best.promised_ms(1.0) + 0.1
+    assert Standing(promise=0.9, asked=1).promised_ms(1.0) < best.promised_ms(1.0)
+
+
+def test_what_fails_promises_less_with_each_failure() -> None:
+    standing = Standing(promise=1.0)
+    promised: list[float] = []
+    for _ in range(5):
+        promised.append(standing.promised_ms(2.0))
+        standing.asked += 1
+        standing.add(CompileError("no"), 0)
+    assert promised == sorted(set(promised))
+
+
+def test_a_search_is_nearer_to_its_best_with_every_candidate() -> None:
+    shares = [progress_share(n) for n in (0, 1, 5, 20, 50, 200)]
+    assert shares == sorted(shares) and shares[0] >= 0.5 and shares[-1] < 1
+    assert 0.80 <= shares[2] <= 0.92 and 0.87 <= shares[3] <= 0.96
+
+
+def test_histories_count_as_told(sources: tuple[Source, ...]) -> None:
+    (first,) = Tuner(sources[:1], NULL_PROFILE, 5).ask()
+    past = (first.assignment, timed(3.0), 100)
+    source = sources[0]
+    again = Source(0, source.subject, source.space, source.program_hash, history=(past,))
+    tuner = Tuner([again], NULL_PROFILE, 5)
+    assert tuner.tried == 1 and tuner.front()[0].time_ms == 3.0
+    assert first.id not in {c.id for c in tuner.ask(8)}
+
+
+def test_finalists_are_near_the_best_and_never_alone(sources: tuple[Source, ...]) -> None:
+    tuner = Tuner(sources[:1], NULL_PROFILE, 5)
+    one, two, three = tuner.ask(3)
+    tuner.tell([Trial(one, timed(1.0))])
+    assert tuner.finalists(4) == []
+    tuner.tell([Trial(two, timed(1.1)), Trial(three, timed(2.0))])
+    assert [point.candidate for point in tuner.finalists(4)] == [one.id, two.id]
+
+
+def test_what_allocates_more_than_is_wanted_is_no_answer(sources: tuple[Source, ...]) -> None:
+    source = sources[0]
+    one, two = Tuner(sources[:1], NULL_PROFILE, 5).ask(2)
+    past = ((one.assignment, timed(1.0), 2000), (two.assignment, timed(3.0), 900))
+    again = Source(0, source.subject, source.space, source.program_hash, history=past)
+    tuner = Tuner([again], NULL_PROFILE, 5, most_bytes=1000)
+    assert [point.time_ms for point in tuner.front()] == [3.0]
+    assert tuner.tally.best is not None and tuner.tally.best.time_ms == 3.0
+
+
+# The loop that measures
+
+
+def test_a_stage_that_takes_too_long_ends_its_candidate_not_the_run(store: Store) -> None:
+    def answer(number: int, candidate: str) -> Outcome | None:
+        return Timeout(1.0) if number % 2 else None
+
+    device = ScriptedDevice(answer)
+    result = tune(
+        tiny_subjects("tiled"), device, store, budget=Budget(candidates=12, seconds=600.0)
+    )
+    assert result.reason == "candidates"
+    assert result.state.outcomes["timeout"] == 6 == result.state.outcomes["timed"]
+
+
+def test_a_generating_process_that_is_ended_loses_no_candidate(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def __init__(self, *options: object) -> None:
+            self._processes: dict[int, object] = {}
+
+        def submit(self, call: object, *arguments: object) -> Future[object]:
+            future: Future[object] = Future()
+            if arguments:
+                future.set_exception(BrokenProcessPool("ended"))
+            else:
+                future.set_result(True)
+            return future
+
+        def shutdown(self, **options: object) -> None:
+            pass
+
+    monkeypatch.setattr(proposer, "generating_pool", Broken)
+    monkeypatch.setattr(run, "generating_processes", lambda size: 2)
+    result = tune(tiny_subjects("tiled"), ScriptedDevice(), store, budget=Budget(5))
+    assert result.reason == "candidates" and result.state.tried == 5
+
+
+def slow_draw(
+    begun: threading.Event, space: Space, count: int, seed: int
+) -> Sequence[Mapping[Variable, int]]:
+    begun.set()
+    time.sleep(20.0)
+    return draw_once(space, count, seed)
+
+
+def test_a_run_ends_in_time_whatever_is_being_drawn(store: Store) -> None:
+    begun = threading.Event()
+    started = time.monotonic()
+    result = tune(
+        tiny_subjects("partial"),
+        ScriptedDevice(),
+        store,
+        budget=Budget(seconds=1.0),
+        draw=partial(slow_draw, begun),
+        make=random_strategy(),
+    )
+    assert result.reason == "seconds" and begun.is_set()
+    assert time.monotonic() - started < 10.0
+
+
+def test_ctrl_c_ends_a_run_that_draws(store: Store) -> None:
+    begun = threading.Event()
+
+    def interrupt() -> None:
+        begun.wait(10.0)
+        _thread.interrupt_main()
+
+    threading.Thread(target=interrupt).start()
+    started = time.monotonic()
+    result = tune(
+        tiny_subjects("partial"),
+        ScriptedDevice(),
+        store,
+        draw=partial(slow_draw, begun),
+        make=random_strategy(),
+    )
+    assert result.reason == "interrupted"
+    assert time.monotonic() - started < 10.0
+
+
+class ManyAtOnce(ScriptedDevice):
+    """Takes three candidates at a time, is slow, and gives the last one back first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+        self._patience = 0
+        self._ready: list[tuple[str, Outcome]] = []
+
+    @property
+    def size(self) -> int:
+        return 3
+
+    @property
+    def waiting(self) -> int:
+        return super().waiting + len(self._ready)
+
+    def result(self, timeout_s: float) -> tuple[str, Outcome] | None:
+        self.most = max(self.most, self.waiting)
+        if self.waiting < 6 and self._patience < 20:
+            self._patience += 1
+            time.sleep(min(timeout_s, 0.01))
+            return None
+        self._patience = 0
+        while (one := super().result(0.0)) is not None:
+            self._ready.append(one)
+        return self._ready.pop() if self._ready else None
+
+
+def test_a_device_of_several_processes_is_kept_busy_and_everything_is_stored_once(
+    store: Store,
+) -> None:
+    device = ManyAtOnce()
+    result = tune(
+        tiny_subjects("tiled"),
+        device,
+        store,
+        budget=Budget(20),
+        make=GuidedStrategy,
+        draw=draw_once,
+    )
+    assert result.reason == "candidates" and device.most > 3
+    stored = [row.candidate_id for study in store.studies() for row in store.measurements(study)]
+    assert sorted(stored) == sorted(device.measured) and len(set(stored)) == 20
