@@ -18,6 +18,7 @@ from bench.cli.search import app as search_app
 from bench.cli.soundness import soundness
 from bench.cli.spaces import spaces
 from bench.cli.throughput import throughput
+from bench.cli.user import user
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_text
 
@@ -37,6 +38,7 @@ app.command()(gpu)
 app.command()(cpu)
 app.command()(throughput)
 app.command()(farm)
+app.command()(user)
 
 
 @app.callback()

@@ -80,12 +80,8 @@ def cpu(
     from bench.kernels.cpu_file import cpu_columns, cpu_rows, cpu_summary, cpu_value
     from bench.kernels.libraries import PEERS_PYTHON, LibraryProcess
     from bench.kernels.tuning_stage import bordered, chosen_layers
+    from mapper.rewrites.catalogue import LONE_VARIANTS
     from nestmap.tuning.record_files import device_folder, read_records
-    from nestmap.tuning.starting_points import (
-        BAND_VARIANTS,
-        DEPTHWISE_VARIANT,
-        PROCESSOR_VARIANTS,
-    )
     from worker.devices.facts import device_facts
     from worker.devices.opencl import profile_of
     from worker.measuring.loaded_plan import open_session
@@ -100,7 +96,7 @@ def cpu(
         run_search(
             chosen,
             device,
-            tuple(variant or (*PROCESSOR_VARIANTS, *BAND_VARIANTS, DEPTHWISE_VARIANT)),
+            tuple(variant or sorted(LONE_VARIANTS)),
             (tune, candidates),
             1,
             journal or out.with_suffix(".journal.ndjson"),

@@ -29,8 +29,9 @@ from mapper.pipeline import (
     generate_kernels,
     subject_of_layer,
 )
+from nestmap.seeds import derived_seed
 from nestmap.tuning.calibration import scaled_layer
-from nestmap.tuning.candidates import Draw, derived_seed, draw_with_sampler
+from nestmap.tuning.candidates import Draw, draw_with_sampler
 from nestmap.tuning.reference import Workload, make_workload
 from worker import oclgrind
 from worker.devices.interface import MeasuringDevice
