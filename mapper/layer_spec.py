@@ -415,6 +415,54 @@ class LayerSpec:
         raise InputError(problems)
 
 
+def plainest(layer: LayerSpec) -> LayerSpec:
+    """The layer without its name in its plainest spelling: layers that compute the same from arrays
+    that are the same in memory are equal then, so that a kernel of one is a kernel of the other.
+
+    Channels beside a single pixel lie alike in all layouts, a 1x1 kernel does not tell rows from
+    images, and a dimension of 1 may stand anywhere.
+    """
+    plain = replace(layer, name="")
+    plain = replace(plain, **_one_step(plain, "y"), **_one_step(plain, "x"))
+    if plain.layout is not Layout.NHWC and _lies_alike(plain):
+        plain = replace(plain, layout=Layout.NHWC)
+    padding = (plain.pad_top, plain.pad_left, plain.pad_bottom, plain.pad_right)
+    one = (plain.kernel_height, plain.kernel_width, plain.stride_y, plain.stride_x)
+    if one == (1, 1, 1, 1) and not any(padding):
+        images = plain.batch if plain.layout is Layout.NHWC else 1
+        pixels = images * plain.height * plain.width
+        if pixels <= MAX_SIZE:
+            return replace(plain, batch=plain.batch // images, height=1, width=pixels)
+    if (plain.width, plain.kernel_width, plain.pad_left, plain.pad_right) == (1, 1, 0, 0):
+        return replace(
+            plain, height=1, width=plain.height, kernel_height=1, kernel_width=plain.kernel_height,
+            stride_y=1, stride_x=plain.stride_y, dilation_y=1, dilation_x=plain.dilation_y,
+            pad_top=0, pad_bottom=0, pad_left=plain.pad_top, pad_right=plain.pad_bottom,
+        )  # fmt: skip
+    return plain
+
+
+def _one_step(layer: LayerSpec, axis: str) -> dict[str, Any]:
+    """What may be said by 1 along an axis: the dilation of one tap, the stride of one output that
+    has no rest."""
+    size = "height" if axis == "y" else "width"
+    found: dict[str, Any] = {}
+    if getattr(layer, f"kernel_{size}") == 1:
+        found[f"dilation_{axis}"] = 1
+    if getattr(layer, f"padded_{size}") == getattr(layer, f"window_{size}"):
+        found[f"stride_{axis}"] = 1
+    return found
+
+
+def _lies_alike(layer: LayerSpec) -> bool:
+    """Whether image, weights and result lie in memory as in NHWC."""
+    most = CHANNEL_BLOCK if layer.layout is Layout.NCHW16C else 1
+    image = layer.channels <= most or layer.height * layer.width == 1
+    result = layer.filters <= most or layer.output_height * layer.output_width == 1
+    taps = layer.kernel_height * layer.kernel_width
+    return image and result and (taps == 1 or layer.channels == layer.groups)
+
+
 LAYER_SCHEMA = "nestmap/layer/2"
 FIRST_LAYER_SCHEMA = "nestmap/layer/1"
 _REQUIRED = ("channels", "height", "width", "filters")

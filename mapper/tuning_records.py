@@ -135,8 +135,25 @@ def _is_choices(value: object) -> bool:
         return False
     data = cast("dict[object, object]", value)
     return "mapping" in data and all(
-        key in _CHOICES and isinstance(part, dict) for key, part in data.items()
+        key in _CHOICES
+        and isinstance(part, dict)
+        and all(
+            map(
+                _is_size if key == "local_sizes" else _is_count,
+                _values(cast("dict[object, object]", part)),
+            )
+        )
+        for key, part in data.items()
     )
+
+
+def _values(part: dict[object, object]) -> list[object]:
+    return list(part.values())
+
+
+def _is_size(value: object) -> bool:
+    size = cast("list[object]", value) if isinstance(value, list | tuple) else []
+    return len(size) == 3 and all(map(_is_count, size))
 
 
 def records_to_json(records: Iterable[TuningRecord]) -> dict[str, Any]:

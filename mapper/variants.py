@@ -138,6 +138,8 @@ VARIANTS: dict[str, Variant] = {
 }
 
 DEFAULT_VARIANT = "direct"
+#: Computes every layer.
+LAST_RESORT = "high-level"
 
 
 def variant_program(layer: LayerSpec, variant: str) -> Program:

@@ -8,18 +8,14 @@ from mapper.cpu_targets import vector_bits, vector_widths
 from mapper.device_profile import NO_TARGET, DeviceProfile, device_name
 from mapper.errors import DeviceError, Problem
 from mapper.profiles import load_profile, profile_names
+from worker.devices.names import is_null
 
 DEFAULT_DEVICE = "pocl"
 
 
-def is_live_spec(name: str) -> bool:
-    """Whether the name asks for a device that is here, in the words of worker.devices."""
-    name = device_name(name).plain
-    return name in ("host", "") or name.startswith("opencl:") or name.isdecimal()
-
-
 def limits_of_device(name: str = DEFAULT_DEVICE) -> DeviceProfile:
-    """The limits of a shipped profile (``mali-g72``), or of a device (``host``, ``opencl:…``).
+    """The limits of a shipped profile (``mali-g72``), or of a device that is here, by any of its
+    names (:mod:`worker.devices.names`).
 
     Profiles need no OpenCL and go first; ``opencl:pocl/`` is the PoCL that is here. With
     ``+half`` behind the name 16-bit floats may be stored on it even if it cannot compute with
@@ -30,17 +26,10 @@ def limits_of_device(name: str = DEFAULT_DEVICE) -> DeviceProfile:
     if asked.plain in profile_names():
         profile = replace(load_profile(asked.plain), half_storage=asked.half)
         return _compiled_for(profile, asked.target) if asked.target else profile
-    if not is_live_spec(name):
-        raise DeviceError(
-            Problem(
-                "device",
-                "there is no such device or profile",
-                repr(name),
-                f"{', '.join(profile_names())} (profiles); host, opencl:<platform>/<device>, "
-                "opencl:<index> (devices)",
-                "nestmap devices",
-            )
-        )
+    if is_null(name):
+        from worker.devices.null import NULL_PROFILE
+
+        return replace(NULL_PROFILE, half_storage=asked.half)
     # Loads the OpenCL library, which is only wanted here.
     from worker.devices.opencl import find_device, profile_of
 

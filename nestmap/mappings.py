@@ -17,6 +17,13 @@ from nestmap.restrictions import value_with_number
 
 MAX_MAPPING_BYTES = 2**20
 _FIELDS = ("mapping", "parameters", "local_sizes", "schema")
+#: The schema of what ``nestmap tune --json`` writes.
+_RESULT = "nestmap/tuning/1"
+#: What stands beside a mapping where it is said how good it is, and whose it is.
+_FIGURES = (
+    "time_ms", "gflops", "memory_bytes", "extra_bytes", "predicted_ms", "candidate", "variant",
+    "variant_reason", "study", "number",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +56,16 @@ class Verdict:
 def read_mapping(space: Space, text: str, mode: Mode) -> Given:
     """What a mapping file gives; InputError names everything that is wrong with it.
 
-    In paper mode tuning parameters and local sizes are no part of the space: they are left
-    out, and named in ``ignored``.
+    Figures beside it are passed over; of a result of ``nestmap tune`` it is the fastest's, of a
+    record what was chosen. In paper mode tuning parameters and local sizes are no part of the
+    space: they are left out, and named in ``ignored``.
     """
     value = loads_bounded(text, max_bytes=MAX_MAPPING_BYTES)
     if not isinstance(value, dict):
         raise InputError(Problem("", "a mapping is an object", kind_of(value),
                                  '{"mapping": {"28": "W0"}}'))  # fmt: skip
     fields = cast("dict[str, Any]", value)
+    fields = _choices(fields)
     if not isinstance(fields.get("mapping"), dict):
         if "mapping" in fields and any(name in fields for name in _FIELDS[1:]):
             raise InputError(
@@ -74,6 +83,39 @@ def read_mapping(space: Space, text: str, mode: Mode) -> Given:
         if not isinstance(variable, LocalSizeVariable) or variable.kernel in sizes
     }
     return Given(given, ignored)
+
+
+def variant_of_text(text: str) -> str | None:
+    """The variant that a mapping file says its mapping is of; None where it says none, or is none
+    that can be read: that is said where it is read."""
+    try:
+        value = loads_bounded(text, max_bytes=MAX_MAPPING_BYTES)
+        fields = _entry(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
+    except InputError:
+        return None
+    found = fields.get("variant")
+    return found if isinstance(found, str) and found else None
+
+
+def _choices(fields: dict[str, Any]) -> dict[str, Any]:
+    """What was chosen, of all that a file says."""
+    fields = _entry(fields)
+    if isinstance(fields.get("choices"), dict):
+        return fields["choices"]
+    if isinstance(fields.get("mapping"), dict):
+        return {name: value for name, value in fields.items() if name not in _FIGURES}
+    return fields
+
+
+def _entry(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fastest of a result of ``nestmap tune``; anything else as it is. InputError where it has
+    found nothing."""
+    if fields.get("schema") != _RESULT:
+        return fields
+    front = fields.get("front")
+    if isinstance(front, list) and front and isinstance(front[0], dict):
+        return cast("dict[str, Any]", front[0])
+    raise InputError(Problem("/front", "the result has no mapping", "nothing was timed"))
 
 
 def judge(space: Space, given: Mapping[Variable, int], time_limit_s: float | None) -> Verdict:

@@ -10,18 +10,27 @@ from mapper.errors import InputError, Problem
 from mapper.pipeline import Subject, derive_space
 from mapper.solver.restrictions import UNRESTRICTED, Restrictions
 from mapper.solver.space import Space
+from nestmap.choosing import NAMED
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """A subject with its space; ``space`` is everything that device and mode leave,
-    ``restrictions`` what the user leaves of it."""
+    ``restrictions`` what the user leaves of it. ``variant_reason`` says why a layer is computed in
+    this variant; empty where it was named."""
 
     subject: Subject
     device: DeviceProfile
     mode: Mode
     space: Space
     restrictions: Restrictions = UNRESTRICTED
+    variant_reason: str = ""
+
+    def variant(self) -> dict[str, str]:
+        """A layer's variant and why it is that one, as answers say it; empty of anything else."""
+        if self.subject.layer is None:
+            return {}
+        return {"variant": self.subject.variant, "variant_reason": self.variant_reason or NAMED}
 
     @property
     def is_tree(self) -> bool:
@@ -30,7 +39,11 @@ class Request:
 
 
 def request_about(
-    subject: Subject, device: DeviceProfile, mode: Mode, mode_field: str = "mode"
+    subject: Subject,
+    device: DeviceProfile,
+    mode: Mode,
+    mode_field: str = "mode",
+    variant_reason: str = "",
 ) -> Request:
     """The request about everything valid; InputError names ``mode_field`` where a tuning space
     is asked about in paper mode."""
@@ -43,7 +56,8 @@ def request_about(
                 f"leave {mode_field} out",
             )
         )
-    return Request(subject, device, mode, derive_space(subject, mode, device, RuleOptions()))
+    space = derive_space(subject, mode, device, RuleOptions())
+    return Request(subject, device, mode, space, variant_reason=variant_reason)
 
 
 def refuse_unpredictable(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +32,8 @@ from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
 from mapper.variants import DEFAULT_VARIANT
 
 STDIN = "-"
+#: A layer's variant where none is named: one for all, or by the layer.
+Default = str | Callable[[LayerSpec], str]
 DEFAULT_MAX_BYTES = 8 * 2**20
 MAX_NAME_SHOWN = 200
 # Maps and nodes are bounded at 10,000 each, so that more objects cannot be a subject; building
@@ -54,7 +57,7 @@ def load_subject(
     variant: str | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
     *,
-    default: str = DEFAULT_VARIANT,
+    default: Default = DEFAULT_VARIANT,
 ) -> Subject:
     """The layer, program, nest tree or tuning space that ``x`` names; a layer in a variant, or in
     the ``default``.
@@ -63,7 +66,8 @@ def load_subject(
     wrong with it, LimitError for a program that is too large.
     """
     if is_layer_name(x) and not Path(x).is_file():
-        return subject_of_layer(layer_of_name(x), variant or default)
+        layer = layer_of_name(x)
+        return subject_of_layer(layer, variant or default_of(default, layer))
     content = read_bounded(x, max_bytes, or_else=f"or a layer's name: {names_in_short()}")
     shown = "standard input" if x == STDIN else x
     try:
@@ -142,12 +146,17 @@ def _read_file(name: str, max_bytes: int, or_else: str) -> bytes:
         raise InputError(Problem(name, f"cannot be read: {reason}")) from None
 
 
+def default_of(default: Default, layer: LayerSpec) -> str:
+    """The variant of a layer where none is named."""
+    return default if isinstance(default, str) else default(layer)
+
+
 def _label(x: str) -> str:
     return "" if x == STDIN else Path(x).stem
 
 
 def subject_of_text(
-    text: str, label: str = "", variant: str | None = None, default: str = DEFAULT_VARIANT
+    text: str, label: str = "", variant: str | None = None, default: Default = DEFAULT_VARIANT
 ) -> Subject:
     """The subject of a document's text: JSON, or a program's text form.
 
@@ -167,7 +176,7 @@ def subject_of_text(
 
 
 def subject_of_document(
-    value: object, label: str = "", variant: str | None = None, default: str = DEFAULT_VARIANT
+    value: object, label: str = "", variant: str | None = None, default: Default = DEFAULT_VARIANT
 ) -> Subject:
     """As :func:`subject_of_text`, of a JSON value; a layer or space without a name gets the
     label."""
@@ -179,12 +188,13 @@ def subject_of_document(
 
 
 def _subject_of_fields(
-    fields: dict[str, Any], label: str, variant: str | None, default: str
+    fields: dict[str, Any], label: str, variant: str | None, default: Default
 ) -> Subject:
     match _schema(fields):
         case "nestmap/layer/1" | "nestmap/layer/2":
             fields.setdefault("name", label or "layer")
-            return subject_of_layer(LayerSpec.from_json(fields), variant or default)
+            layer = LayerSpec.from_json(fields)
+            return subject_of_layer(layer, variant or default_of(default, layer))
         case "nestmap/program/1":
             _refuse_variant(variant, "a program")
             return subject_of_program(program_from_json(fields))

@@ -41,6 +41,8 @@ from api.solving import as_problem, digest_of
 from api.streaming import NDJSON, Stream, begun, line, problem_line
 
 routes = GuardedRouter("mappings")
+#: How a layer is computed in an answer, and why so.
+_VARIANT = ("variant", "variant_reason")
 
 
 @routes.post(
@@ -62,7 +64,9 @@ async def list_constraints(query: About, services: ServicesOf) -> dict[str, Any]
     """Every instance of every rule: what it says, of which maps, and which paper it is from."""
     request = await services.solving.request_of("constraints", query)
     answer = await services.solving.ask(request, services.solving.limits(query.time_limit_s))
-    return {"constraints": answer.items, "counts": answer.end}
+    counts = dict(answer.end)
+    variant = {name: counts.pop(name) for name in _VARIANT if name in counts}
+    return {"constraints": answer.items, "counts": counts, **variant}
 
 
 @routes.post(
@@ -92,7 +96,8 @@ async def list_mappings(query: MappingsQuery, services: ServicesOf) -> dict[str,
     answer = await services.solving.ask(request, services.solving.limits(query.time_limit_s))
     following = answer.end.get("next")
     cursor = None if following is None else encode_cursor("mappings", (following, digest))
-    return {"items": answer.items, "next": cursor, "of": answer.end["of"]}
+    variant = {name: answer.end.get(name) for name in _VARIANT}
+    return {"items": answer.items, "next": cursor, "of": answer.end["of"], **variant}
 
 
 @routes.post(

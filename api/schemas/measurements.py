@@ -72,7 +72,8 @@ class MeasurementDocument(BaseModel):
     candidate: Hash
     outcome: str
     time_ms: float | None = Field(
-        description="Median of the trials, which candidates are compared by; null unless timed"
+        description="What candidates are compared by: the median of the spans, of the trials "
+        "where there are none; null unless timed"
     )
     span_ms: float | None = Field(
         description="Median of the spans; null where none were measured, or not timed"

@@ -104,7 +104,9 @@ class About(Strict):
 
     subject: Subject
     variant: VariantName | None = Field(
-        default=None, description="Of a layer; /v1/variants lists them"
+        default=None,
+        description="Of a layer; /v1/variants lists them. Where absent `direct` if it does the "
+        "layer, else what is expected to be fastest on the device",
     )
     mode: Literal["strict", "paper"] = Field(
         default="strict",
@@ -259,7 +261,16 @@ class MappingDocument(BaseModel):
     local_sizes: dict[str, list[int]] | None = None
 
 
-class MappingsPage(BaseModel):
+class OfVariant(BaseModel):
+    """An answer about a layer says in which variant."""
+
+    variant: str | None = Field(default=None, description="Of a layer: how it is computed")
+    variant_reason: str | None = Field(
+        default=None, description="Why this variant: `as asked for`, or what chose it"
+    )
+
+
+class MappingsPage(OfVariant):
     """Some of the valid mappings. `next` is null on the last page."""
 
     items: list[MappingDocument]
@@ -267,7 +278,7 @@ class MappingsPage(BaseModel):
     of: str = Field(description="`mappings`, each once, or `assignments`")
 
 
-class Sample(BaseModel):
+class Sample(OfVariant):
     """Different valid mappings; fewer than asked for where there are no more."""
 
     items: list[MappingDocument]
@@ -285,7 +296,7 @@ class PredictedMapping(MappingDocument):
     predicted_ms: float
 
 
-class BestPredicted(BaseModel):
+class BestPredicted(OfVariant):
     """The mappings that are predicted to be fastest, these first."""
 
     items: list[PredictedMapping]
@@ -302,7 +313,7 @@ class BestPredicted(BaseModel):
     seed: int
 
 
-class Count(BaseModel):
+class Count(OfVariant):
     """`count` where it is complete, else `at_least`."""
 
     count: int | None = None
@@ -325,7 +336,7 @@ class WaterfallStep(BaseModel):
     after: int | None
 
 
-class Waterfall(BaseModel):
+class Waterfall(OfVariant):
     """The rules in the order in which they are applied."""
 
     steps: list[WaterfallStep]
@@ -348,6 +359,7 @@ class SubjectDescription(BaseModel):
 
     label: str
     variant: str | None
+    variant_reason: str | None = None
     hash: str
     document: dict[str, Any]
     kernels: list[dict[str, Any]]
@@ -355,7 +367,7 @@ class SubjectDescription(BaseModel):
     has_kernels: bool
 
 
-class ConstraintList(BaseModel):
+class ConstraintList(OfVariant):
     """Every constraint of a space, and how many there are by rule."""
 
     constraints: list[ConstraintDocument]
@@ -375,7 +387,7 @@ class ViolationDocument(BaseModel):
     constraint: str | None
 
 
-class Verdict(BaseModel):
+class Verdict(OfVariant):
     """Whether a mapping is valid, what it breaks, and the nearest one that is."""
 
     model_config = ConfigDict(extra="allow")
@@ -387,7 +399,7 @@ class Verdict(BaseModel):
     conflict: dict[str, Any] | None = None
 
 
-class Conflict(BaseModel):
+class Conflict(OfVariant):
     """Whether nothing is left, and what cannot hold together."""
 
     empty: bool

@@ -8,7 +8,7 @@ from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from db.codecs import decode_outcome
-from db.farm.run_records import EarlierStudy
+from db.farm.run_records import EarlierBest, EarlierStudy
 from db.farm.tables import RunRow, RunStudyRow
 from db.store import stored_candidate
 from db.tables import CandidateRow, MeasurementRow, ProgramRow, StudyRow
@@ -50,7 +50,25 @@ def earlier_studies(
             yield EarlierStudy(study.label, study.json_text, study.variant, study.mode, measured)
 
 
-def _studies(session: Session, run: RunRow) -> list[Row[int, str, str, str, str, str]]:
+def earlier_best(session: Session, run: RunRow, of_a_study: int) -> Iterator[EarlierBest]:
+    """The fastest of each study of the runs of the same subject on the run's board that had ended
+    when it was made."""
+    for study in _studies(session, run, same=True):
+        rows = session.execute(
+            select(CandidateRow, MeasurementRow.time_ms)
+            .join(CandidateRow, CandidateRow.id == MeasurementRow.candidate_id)
+            .where(MeasurementRow.study_id == study.id, MeasurementRow.time_ms.is_not(None))
+            .order_by(MeasurementRow.time_ms, MeasurementRow.id)
+            .limit(of_a_study)
+        )
+        for candidate, time_ms in rows:
+            if time_ms is not None and study.mode == run.request.get("mode", "strict"):
+                yield EarlierBest(study.variant, stored_candidate(candidate).chosen, time_ms)
+
+
+def _studies(
+    session: Session, run: RunRow, *, same: bool = False
+) -> list[Row[int, str, str, str, str, str]]:
     runs = session.execute(
         select(RunRow.id, RunRow.request)
         .where(RunRow.board_id == run.board_id, RunRow.ended_at <= run.created_at)
@@ -58,7 +76,7 @@ def _studies(session: Session, run: RunRow) -> list[Row[int, str, str, str, str,
         .limit(MOST_RUNS)
     )
     subject = run.request.get("subject")
-    wanted = [run_id for run_id, request in runs if request.get("subject") != subject]
+    wanted = [run_id for run_id, request in runs if (request.get("subject") == subject) is same]
     studies = session.execute(
         select(
             StudyRow.id,

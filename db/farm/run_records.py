@@ -200,6 +200,16 @@ class RunHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierBest:
+    """A candidate that was fast in an earlier run of the same subject; ``chosen`` is what was
+    chosen."""
+
+    variant: str
+    chosen: dict[str, Any]
+    time_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class EarlierStudy:
     """A variant that another run measured; ``label`` is that run's, ``program_json`` the program
     as it is stored."""

@@ -17,7 +17,7 @@ from db.farm.checking import (
     checked_number,
     checked_text,
 )
-from db.farm.earlier import earlier_studies
+from db.farm.earlier import earlier_best, earlier_studies
 from db.farm.errors import AbsentError, ConflictError, absent
 from db.farm.idempotency import Responder, once
 from db.farm.identifiers import RUN_PREFIX, new_identifier
@@ -37,6 +37,7 @@ from db.farm.rows import run_of
 from db.farm.run_records import (
     Accepted,
     DeviceState,
+    EarlierBest,
     EarlierStudy,
     NewRun,
     OwnedStudy,
@@ -272,6 +273,14 @@ class Runs:
             if row is None:
                 raise absent("run", run_id)
             return tuple(earlier_studies(session, row, most, of_a_study))
+
+    def earlier_best(self, run_id: str, *, of_a_study: int) -> tuple[EarlierBest, ...]:
+        """What was fast in earlier runs of the run's subject on its board."""
+        with self._transactions.read() as session:
+            row = session.get(RunRow, run_id)
+            if row is None:
+                raise absent("run", run_id)
+            return tuple(earlier_best(session, row, of_a_study))
 
 
 def _refuse_too_much(session: Session, new: NewRun) -> None:

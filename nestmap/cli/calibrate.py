@@ -13,7 +13,9 @@ from nestmap.cli.output import Progress, note, write_json, write_table, write_te
 
 
 def calibrate(
-    device: Annotated[str, typer.Option(help="host, or opencl:<platform>/<device>.")] = "host",
+    device: Annotated[
+        str, typer.Option(help="host, an index, words of its name, or null.")
+    ] = "host",
     db: Annotated[Path, typer.Option(help="The store; created if absent.")] = Path(
         "nestmap.sqlite3"
     ),
@@ -37,13 +39,14 @@ def calibrate(
     from nestmap.tuning.calibration import calibrate as fit
     from nestmap.tuning.calibration import calibration_layers
     from nestmap.tuning.events import CandidateMeasured, Event
+    from worker.devices.names import is_null
     from worker.devices.null import NullDevice
     from worker.measuring import MeasuringChild
 
     measured = 0
 
     with (
-        NullDevice() if device == "null" else MeasuringChild(device) as opened,
+        NullDevice() if is_null(device) else MeasuringChild(device) as opened,
         Store.open(db) as store,
         Progress("measuring") as progress,
     ):

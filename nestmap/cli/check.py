@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mapper.constraint_rules.rule import Mode
-from mapper.errors import LimitError
+from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Assignment, answer_to_json
 from mapper.solver.restrictions import Restrictions
 from mapper.tuning_space.configuration import configuration_from_json
@@ -46,7 +46,7 @@ from nestmap.cli.request import (
     seconds_or_none,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
-from nestmap.mappings import Given, Verdict, judge, read_mapping
+from nestmap.mappings import Given, Verdict, judge, read_mapping, variant_of_text
 from nestmap.requests import Request
 from nestmap.restrictions import read_restrictions
 from nestmap.subjects import read_bounded
@@ -62,7 +62,7 @@ def check(
         str,
         typer.Argument(
             metavar="MAPPING.json",
-            help="A file as solve --json writes it a line; - reads standard input.",
+            help="A file as solve --json writes it a line, or tune --json; - reads standard input.",
             show_default=False,
         ),
     ],
@@ -86,10 +86,11 @@ def check(
     What is pinned or forbidden binds the valid mapping that is looked for, not the verdict.
     """
     del seed  # every command has it; nothing here is random
-    request = prepare(x, variant, mode, device)
+    text = read_bounded(mapping)
+    request = prepare(x, variant_with(text, variant), mode, device)
     restrictions = read_restrictions(request.space, pin or (), forbid or ())
     request = replace(request, restrictions=restrictions)
-    given = read_file(request, mapping)
+    given = read_text(request, text)
     if (service := service_at(url, token_file)) is None:
         parts = _found_here(request, given, nearest, time_limit)
     else:
@@ -106,7 +107,7 @@ def check(
         first = {name: found.pop(name) for name in ("valid", "violations", "assumed")}
         write_json(
             {"valid": first["valid"], "mode": mode.value, "violations": first["violations"],
-             "assumed": first["assumed"], **found}
+             "assumed": first["assumed"], **found, **request.variant()}
         )  # fmt: skip
         found |= first
     if not found["valid"]:
@@ -166,17 +167,27 @@ def _found_there(
     return parts
 
 
-def judge_file(request: Request, name: str, time_limit: float) -> Verdict:
-    """Read a mapping file and judge it in the space of the request."""
-    return _judged(request, read_file(request, name), time_limit)
+def judge_text(request: Request, text: str, time_limit: float) -> Verdict:
+    """Judge the mapping of a file's text in the space of the request."""
+    return _judged(request, read_text(request, text), time_limit)
 
 
-def read_file(request: Request, name: str) -> Given:
-    """Read a mapping file, of a tuning space a configuration.
+def variant_with(text: str, variant: str | None) -> str | None:
+    """The variant that is asked about with a mapping: the one that is named, else what the
+    mapping's file says; InputError where these contradict each other."""
+    said = variant_of_text(text)
+    if said is not None and variant not in (None, said):
+        raise InputError(
+            Problem("--variant", "the mapping is of another variant", str(variant), said)
+        )
+    return variant or said
+
+
+def read_text(request: Request, text: str) -> Given:
+    """The mapping of a file's text, of a tuning space its configuration.
 
     A note says what does not belong to the space.
     """
-    text = read_bounded(name)
     if request.subject.tuning_space is not None:
         return Given(configuration_from_json(request.subject.tuning_space, text))
     given = read_mapping(request.space, text, request.mode)

@@ -58,6 +58,7 @@ def _write_mappings(
             "complete": complete,
             "mode": request.mode.value,
             **counts,
+            **request.variant(),
         }
         if strata is not None:
             result["by_dimensions"] = strata

@@ -45,7 +45,7 @@ def devices(
     context: typer.Context,
     device: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Only this profile, or this device (host, opencl:…)."),
+        typer.Option(metavar="NAME", help="Only this profile, or this device (host, 0, nvidia)."),
     ] = None,
     # Every command takes these, so that scripts need not know which has no use for them.
     mode: Annotated[Mode, typer.Option(hidden=True)] = Mode.STRICT,
@@ -99,6 +99,10 @@ def devices(
         found = []
         for problem in error.problems:
             note(str(problem))
+    from worker.devices import drivers
+
+    if device is None and all(row["kind"] == "cpu" for row in found) and drivers.missing():
+        note(drivers.missing())
     if json_output:
         write_json({"devices": found, "profiles": shipped})
         return

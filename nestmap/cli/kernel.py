@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -20,9 +21,10 @@ from mapper.pipeline import (
 )
 from mapper.solver.restrictions import narrowed
 from nestmap.answers import checked_facts, violation_to_json
-from nestmap.cli.check import judge_file, read_file
+from nestmap.cli.check import judge_text, read_text, variant_with
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.explanations import explained
+from nestmap.cli.front import DEFAULT_DATABASE
 from nestmap.cli.kernel_explanation import write_explanation
 from nestmap.cli.output import (
     Progress,
@@ -33,7 +35,6 @@ from nestmap.cli.output import (
     write_table,
     write_text,
 )
-from nestmap.cli.recorded import best_recorded
 from nestmap.cli.remote import (
     TokenFileOption,
     UrlOption,
@@ -64,6 +65,7 @@ from nestmap.client.errors import ServiceError, bad_answer
 from nestmap.device_limits import DEFAULT_DEVICE
 from nestmap.requests import request_about
 from nestmap.restrictions import read_restrictions
+from nestmap.subjects import read_bounded
 
 if TYPE_CHECKING:
     from nestmap.client import Client
@@ -76,14 +78,27 @@ def kernel(
         str | None,
         typer.Argument(
             metavar="[MAPPING.json]",
-            help="A file as solve --json writes it a line; without one a mapping is drawn.",
+            help="A file as solve --json writes it a line, or tune --json; without one a mapping "
+            "is drawn.",
             show_default=False,
         ),
     ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw a mapping with --seed.")] = False,
     best: Annotated[
-        bool, typer.Option("--best", help="The fastest mapping in the tuning records (layers).")
+        bool, typer.Option("--best", help="The fastest known for the device (layers).")
     ] = False,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="--best: the store, too.",
+            show_default=f"{DEFAULT_DATABASE}, where it is there",
+        ),
+    ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="--best: records of this folder, too."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the source into a file.")
     ] = None,
@@ -126,10 +141,21 @@ def kernel(
             refuse_remote(best=best)
         if mode is Mode.PAPER:
             raise InputError(Problem("--best", "records are of the strict mode", mode.value))
-        request, assignment = best_recorded(x, variant, device)
-        _show(request, assignment, _printed(request, assignment), out, plan, explain, json_output)
+        # Loads the database library and what records are made by.
+        from nestmap.cli.recorded import Places, best_recorded
+
+        request, assignment, known = best_recorded(x, variant, device, Places(db, records))
+        _show(
+            request, assignment, _printed(request, assignment), out, plan, explain, json_output,
+            {"record": known.to_json()},
+        )  # fmt: skip
         return
-    request = prepare(x, variant, mode, device)
+    for option, value in (("--db", db), ("--records", records)):
+        if value is not None:
+            raise InputError(Problem(option, "says where --best looks", str(value), "--best"))
+    text = None if mapping is None else read_bounded(mapping)
+    asked = variant if text is None else variant_with(text, variant)
+    request = prepare(x, asked, mode, device)
     request.subject.require_program()
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
     request = replace(request, restrictions=restrictions)
@@ -140,21 +166,21 @@ def kernel(
             "forbid": forbid or (),
             "prefer": prefer or (),
         }
-        if mapping is None:
+        if text is None:
             wanted["seed"] = seed
         else:
-            given = read_file(request, mapping)
+            given = read_text(request, text)
             wanted["mapping"] = answer_to_json(request.subject, given.assignment)
         with service:
             assignment, printed = _from_service(service, request, wanted, json_output)
         _show(request, assignment, printed, out, plan, explain, json_output)
         return
-    if mapping is None and prefer:
+    if text is None and prefer:
         assignment = _preferred(request, time_limit)
-    elif mapping is None:
+    elif text is None:
         assignment = _drawn(request, seed, time_limit)
     else:
-        verdict = judge_file(request, mapping, time_limit)
+        verdict = judge_text(request, text, time_limit)
         if not verdict.valid:
             _refuse([violation_to_json(v) for v in verdict.violations], json_output)
         if verdict.assumed:
@@ -207,13 +233,15 @@ def _show(
     plan: bool,
     explain: bool,
     json_output: bool,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     if out is not None:
         _write_file(out, host_plan.source)
     if explain:
         write_explanation(request, assignment, json_output)
     elif json_output:
-        write_json({**host_plan.to_json(), "choices": assignment_to_json(assignment)})
+        choices = assignment_to_json(assignment)
+        write_json({**host_plan.to_json(), "choices": choices, **request.variant(), **more})
     elif plan:
         _write_plan(host_plan)
     elif out is None:

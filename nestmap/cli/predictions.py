@@ -33,7 +33,7 @@ def write_best(
         ]
         write_json(
             {"best": best, "bound_ms": result.bound_ms, "gap": result.gap,
-             "proved": result.proved, "predicted": result.predicted}
+             "proved": result.proved, "predicted": result.predicted, **request.variant()}
         )  # fmt: skip
     else:
         for number, (assignment, time_ms) in enumerate(result.found, 1):

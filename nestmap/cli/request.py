@@ -8,6 +8,9 @@ import typer
 
 from mapper.constraint_rules.rule import Mode
 from mapper.solver.limits import DEFAULT_MEMORY, SolveLimits
+from mapper.variants import DEFAULT_VARIANT
+from nestmap.choosing import DefaultVariant
+from nestmap.cli.output import note
 from nestmap.device_limits import limits_of_device
 from nestmap.requests import Request, request_about
 from nestmap.subjects import load_subject
@@ -23,7 +26,12 @@ XArgument = Annotated[
 ]
 VariantOption = Annotated[
     str | None,
-    typer.Option(help="How a layer is computed: direct, partial or high-level.", metavar="NAME"),
+    typer.Option(
+        help="How a layer is computed: direct where that does it, else what is expected to be "
+        "fastest on the device, unless told.",
+        metavar="NAME",
+        show_default=False,
+    ),
 ]
 ModeOption = Annotated[
     Mode,
@@ -33,7 +41,8 @@ DeviceOption = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="A profile (pocl, mali-g72, h200) or a device that is here (host, opencl:…).",
+        help="A profile (pocl, mali-g72, h200) or a device that is here (host, 0, nvidia, "
+        "opencl:<platform>/<device>).",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")]
@@ -85,7 +94,11 @@ def prepare(x: str, variant: str | None, mode: Mode, device: str) -> Request:
     """Load what X names and derive its space."""
     # The device first: it is the cheaper one to be wrong.
     limits = limits_of_device(device)
-    return request_about(load_subject(x, variant), limits, mode, "--mode")
+    default = DefaultVariant(limits)
+    subject = load_subject(x, variant, default=default)
+    if subject.layer is not None and variant is None and subject.variant != DEFAULT_VARIANT:
+        note(f"variant: {subject.variant} ({default.reason})")
+    return request_about(subject, limits, mode, "--mode", default.reason)
 
 
 def seconds_or_none(time_limit: float) -> float | None:

@@ -35,6 +35,8 @@ class ConstraintCounts(TypedDict):
 class ConstraintList(TypedDict):
     """Every constraint of a space, and how many there are by rule."""
 
+    variant: NotRequired[str | None]
+    variant_reason: NotRequired[str | None]
     constraints: list[ConstraintDocument]
     counts: ConstraintCounts
 
@@ -46,6 +48,8 @@ MappingDocument = dict[str, Any]
 class StreamEnd(TypedDict):
     """The last line of a stream; ``next`` is null where there are no more."""
 
+    variant: NotRequired[str | None]
+    variant_reason: NotRequired[str | None]
     count: int
     next: int | None
     of: str
@@ -54,6 +58,8 @@ class StreamEnd(TypedDict):
 class Sample(TypedDict):
     """Different valid mappings; ``not_uniform`` says why they are not equally likely."""
 
+    variant: NotRequired[str | None]
+    variant_reason: NotRequired[str | None]
     items: list[MappingDocument]
     count: int
     of: str
@@ -64,6 +70,8 @@ class Sample(TypedDict):
 class BestPredicted(TypedDict):
     """Valid mappings with ``predicted_ms``, fastest first; none is predicted below ``bound_ms``."""
 
+    variant: NotRequired[str | None]
+    variant_reason: NotRequired[str | None]
     items: list[MappingDocument]
     count: int
     bound_ms: float | None
@@ -76,6 +84,8 @@ class BestPredicted(TypedDict):
 class Count(TypedDict):
     """``count`` where it is complete, else ``at_least``."""
 
+    variant: NotRequired[str | None]
+    variant_reason: NotRequired[str | None]
     count: NotRequired[int | None]
     at_least: NotRequired[int | None]
     complete: bool
@@ -99,6 +109,8 @@ class WaterfallStep(TypedDict):
 class Waterfall(TypedDict):
     """The rules in the order in which they are applied."""
 
+    variant: NotRequired[str | None]
+    variant_reason: NotRequired[str | None]
     steps: list[WaterfallStep]
     of: str
     complete: bool
@@ -170,6 +182,8 @@ class Nearest(TypedDict):
 class Verdict(TypedDict):
     """Whether a mapping is valid, what it breaks, and the nearest one that is."""
 
+    variant: NotRequired[str | None]
+    variant_reason: NotRequired[str | None]
     valid: bool
     violations: list[ViolationDocument]
     assumed: dict[str, Any]
@@ -182,6 +196,8 @@ class Verdict(TypedDict):
 class Conflict(TypedDict):
     """Whether nothing is left, and what cannot hold together."""
 
+    variant: NotRequired[str | None]
+    variant_reason: NotRequired[str | None]
     empty: bool
     conflict: ConflictParts | None
 

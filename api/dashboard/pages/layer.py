@@ -41,7 +41,7 @@ from mapper.layer_sets import is_layer_name, layer_of_name, layer_set_names, loa
 from mapper.layer_spec import LAYER_SCHEMA, Activation, DType, LayerSpec, Layout
 from mapper.profiles import profile_names
 from mapper.schedule import ScheduleCode
-from mapper.variants import DEFAULT_VARIANT, VARIANTS
+from mapper.variants import DEFAULT_VARIANT, LAST_RESORT, VARIANTS
 
 routes = PageRouter()
 _PAGE = 20
@@ -201,7 +201,8 @@ async def _page(
         changed = change(query.name.strip(), query.value.strip())
         return see_other(changed.url())
     if shown.layer is not None and not address.variant:
-        address = replace(address, variant=DEFAULT_VARIANT)
+        plain = VARIANTS[DEFAULT_VARIANT].applies(shown.layer) is None
+        address = replace(address, variant=DEFAULT_VARIANT if plain else LAST_RESORT)
     try:
         about = About.model_validate(_about(shown, address))
     except ValidationError as error:

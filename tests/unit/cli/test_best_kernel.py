@@ -43,7 +43,7 @@ def test_the_kernel_of_the_fastest_record_is_printed(records: None):
 
 
 def test_a_layer_without_a_record_says_what_to_do(records: None):
-    assert "nestmap bench gpu --tune" in run("vgg16/0", "--best", code=2)
+    assert "nestmap tune vgg16/0" in run("vgg16/0", "--best", code=2)
     assert "no tuning record" in run("vgg16/12", "--best", "--variant", "direct", code=2)
 
 

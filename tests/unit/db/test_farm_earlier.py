@@ -51,6 +51,17 @@ def test_a_run_learns_from_other_subjects_measured_before_it_on_its_board(farm: 
     ]  # fmt: skip
 
 
+def test_a_run_starts_from_what_was_fast_in_runs_of_its_subject(farm: Farm, clock: Clock):
+    board, other = some_board(farm), some_board(farm, "other")
+    measured_run(farm, clock, board, "first", [1_000])
+    measured_run(farm, clock, board, "same", [3_000, 1_000, 2_000])
+    measured_run(farm, clock, other, "same", [10])
+    run = some_run(farm, board, request={"subject": "same"})
+    found = farm.runs.earlier_best(run.id, of_a_study=2)
+    assert [(one.variant, one.time_ms) for one in found] == [("direct", 1e-3), ("direct", 2e-3)]
+    assert found[0].chosen["parameters"] == {"theta": 1}
+
+
 def test_what_is_measured_later_changes_nothing_for_a_run(farm: Farm, clock: Clock):
     """Each of its proposals has to come to the same."""
     board = some_board(farm)

@@ -184,7 +184,8 @@ def test_a_broken_mapping_is_explained_with_the_nearest_valid_one(space):
 def test_an_empty_space_is_explained_minimally():
     page = ask(kind="mappings", **HIGH_LEVEL, limit=1).items[0]
     pins = [f"{name}=0" for name in page["mapping"]]
-    assert ask(kind="explain", **HIGH_LEVEL).end == {"empty": False, "conflict": None}
+    whole = ask(kind="explain", **HIGH_LEVEL).end
+    assert (whole["empty"], whole["conflict"]) == (False, None)
     conflict = ask(kind="explain", **HIGH_LEVEL, pin=pins).end["conflict"]
     assert conflict["minimal"] and conflict["parts"]
     problem = ask(kind="mappings", **HIGH_LEVEL, pin=pins).problem

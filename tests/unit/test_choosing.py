@@ -1,0 +1,99 @@
+"""Without a variant named every layer that can be computed is answered, and the answer says how."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from mapper.layer_spec import LayerSpec
+from mapper.profiles import load_profile, profile_names
+from mapper.variants import VARIANTS
+from nestmap.choosing import DefaultVariant, facts_of_profile
+from nestmap.cli import app
+from tests.unit.tasks.child_replies import ask
+
+PLAIN = {"channels": 32, "height": 8, "width": 8, "filters": 32}
+LAYERS: dict[str, dict[str, Any]] = {
+    "bias": {**PLAIN, "bias": True, "activation": "relu"},
+    "groups": {**PLAIN, "groups": 4},
+    "depthwise": {**PLAIN, "groups": 32, "activation": "relu6"},
+    "dilation": {**PLAIN, "dilation": 2},
+    "batch": {**PLAIN, "batch": 3},
+    "nchw": {**PLAIN, "layout": "NCHW"},
+    "blocks": {**PLAIN, "layout": "NCHW16c"},
+    "line": {"channels": 8, "length": 40, "filters": 16, "bias": True},
+}
+
+
+@pytest.mark.parametrize("device", profile_names())
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_variant_does_the_layer_and_is_one_for_the_device(device: str, name: str):
+    default = DefaultVariant(load_profile(device))
+    layer = LayerSpec.from_json(dict(LAYERS[name]))
+    chosen = default(layer)
+    assert VARIANTS[chosen].applies(layer) is None
+    assert chosen.startswith(("blocked", "channelwise") if device == "pocl" else "tiled")
+    assert default.reason.startswith("direct does not do layer.")
+
+
+def test_direct_stays_where_it_does_the_layer():
+    default = DefaultVariant(load_profile("h200"))
+    assert default(LayerSpec.from_json(dict(PLAIN))) == "direct"
+
+
+def test_a_layer_that_nothing_fast_does_gets_what_does_every_layer(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(
+        "nestmap.tuning.starting_points.promises_on", lambda facts, layer: dict[str, float]()
+    )
+    default = DefaultVariant(load_profile("pocl"))
+    assert default(LayerSpec.from_json(dict(LAYERS["bias"]))) == "high-level"
+
+
+def test_profiles_are_of_a_kind():
+    kinds = {name: facts_of_profile(load_profile(name))["device.kind"] for name in profile_names()}
+    assert kinds == {"h200": "gpu", "mali-g72": "gpu", "pocl": "cpu"}
+
+
+@pytest.fixture
+def biased(tmp_path: Path) -> str:
+    path = tmp_path / "biased.json"
+    path.write_text(json.dumps(LAYERS["bias"]))
+    return str(path)
+
+
+def test_a_command_says_which_variant_and_why(biased: str):
+    found = CliRunner().invoke(app, ["kernel", biased, "--json"])
+    assert found.exit_code == 0, found.output
+    assert "note: variant: blocked (direct does not do layer.bias True" in found.stderr
+    answer = json.loads(found.stdout)
+    assert answer["variant"] == "blocked"
+    assert "expected to be the fastest" in answer["variant_reason"]
+    named = CliRunner().invoke(app, ["kernel", biased, "--variant", "high-level", "--json"])
+    assert json.loads(named.stdout)["variant_reason"] == "as asked for"
+    assert "variant" not in named.stderr
+
+
+def test_other_commands_take_such_a_layer(biased: str, tmp_path: Path):
+    run = CliRunner()
+    solved = run.invoke(app, ["solve", biased, "--limit", "1", "--json"])
+    assert solved.exit_code == 0, solved.output
+    mapping = tmp_path / "mapping.json"
+    mapping.write_text(solved.stdout)
+    checked = run.invoke(app, ["check", biased, str(mapping), "--json"])
+    assert checked.exit_code == 0, checked.output
+    assert json.loads(checked.stdout)["variant"] == "blocked"
+    assert run.invoke(app, ["constraints", biased]).exit_code == 0
+
+
+@pytest.mark.parametrize("kind", ["mappings", "constraints", "describe", "kernel"])
+def test_a_solver_child_takes_such_a_layer(kind: str):
+    more: dict[str, Any] = {"limit": 1} if kind == "mappings" else {}
+    reply = ask(kind=kind, subject={"document": LAYERS["bias"]}, device="pocl", **more)
+    assert reply.problem is None
+    said = reply.end["facts"] if kind == "kernel" else reply.end
+    assert said["variant"] == "blocked"
+    assert "direct does not do layer.bias" in said["variant_reason"]
