@@ -38,6 +38,11 @@ class Timed:
     spans_ns: tuple[int, ...] = ()
 
     @property
+    def times_ns(self) -> tuple[int, ...]:
+        """What :attr:`time_ms` is the median of: the spans, or the trials where there are none."""
+        return self.spans_ns or self.trials_ns
+
+    @property
     def kernel_ms(self) -> float:
         """Median of the launches' summed times in milliseconds."""
         return median(self.trials_ns) / 1e6

@@ -389,7 +389,8 @@ def assignment_from_json(space: Space, value: object) -> Assignment:
     for variable, _ in space.variables:
         if isinstance(variable, LocalSizeVariable):
             assignment.setdefault(variable, 1)
-    return assignment
+    # In the space's order, whatever a file's is: kernels print their constants in it.
+    return {v: assignment[v] for v, _ in space.variables if v in assignment}
 
 
 def _object(data: dict[str, Any], field: str, problems: list[Problem]) -> dict[Any, Any]:

@@ -57,7 +57,7 @@ def require_possible(
     if most_rate(facts) == math.inf:
         raise InputError(Problem("/facts", "units, clock or vectors are of no device"))
     # The shorter of the two, so that neither makes the other believed.
-    fastest = min(*outcome.trials_ns, *outcome.spans_ns)
+    fastest = min((*outcome.trials_ns, *outcome.spans_ns))
     work, rate = payload.get(MULTIPLY_ADDS), least_rate((facts, *known))
     if isinstance(work, int) and rate is not None and fastest * rate < work:
         least = math.ceil(Fraction(work) / Fraction(rate))

@@ -36,6 +36,9 @@ from worker.measuring import Protocol
 
 ROUNDS = 3
 _REPETITIONS = 5
+_PLACES = (
+    "tuned", "sequential loops", "one output a work-item", "im2col + GEMM", "GEMM alone",
+)  # fmt: skip
 #: Operations that one work-item of a GPU does in a second or so.
 _MOST_SEQUENTIAL = 1e8
 #: What a turn may take even at the end of the time.
@@ -136,7 +139,9 @@ def compare_with_baselines(
         if not entrant.times and not entrant.note.startswith("failed"):
             entrant.note = "no time was left for it"
     tuned = entrants[0].times if best is not None else []
-    return tuple(_contestant(entrant, tuned, layer) for entrant in entrants)
+    # Shown from the plainest on, whoever had the first turn.
+    shown = sorted(entrants, key=lambda entrant: _PLACES.index(entrant.name))
+    return tuple(_contestant(entrant, tuned, layer) for entrant in shown)
 
 
 def _contestant(entrant: _Entrant, tuned: list[float], layer: LayerSpec) -> Contestant:

@@ -68,7 +68,7 @@ def play_final(
         outcomes = measure([standing.entry for standing in there])
         for standing, outcome in zip(there, outcomes, strict=True):
             if isinstance(outcome, Timed):
-                standing.trials_ns += outcome.trials_ns
+                standing.trials_ns += outcome.times_ns
             elif outcome is not None:
                 standing.out = True
                 standing.trials_ns.clear()

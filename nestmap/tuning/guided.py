@@ -352,7 +352,7 @@ class _Search:
         self.known += 1
         time_ms, noise = None, 0.0
         if isinstance(outcome, Timed) and outcome.time_ms > 0:
-            time_ms, noise = outcome.time_ms, relative_error(outcome.trials_ns)
+            time_ms, noise = outcome.time_ms, relative_error(outcome.times_ns)
         self._search.tell([(choice, Told(time_ms, memory_bytes, noise))])
 
     def _candidate(self, choice: Choice) -> Candidate | None:

@@ -52,6 +52,7 @@ from nestmap.tuning.strategy import MakeStrategy
 from nestmap.tuning.tuner import Trial, Tuner
 from worker.devices.interface import MeasuringDevice
 from worker.measuring import MeasureRequest, Protocol
+from worker.measuring.settings import MAX_MS
 
 #: Of the seconds, what is kept for the final.
 FINAL_SHARE = 0.15
@@ -337,7 +338,7 @@ class _Run:
         timeout_s = full_s = timeouts.timeout_s(best_ms)
         if left_s is not None:
             timeout_s = max(_LOOK_S, min(full_s, left_s))
-        cutoff_ms = 0.0 if best_ms is None else HOPELESS * best_ms
+        cutoff_ms = 0.0 if best_ms is None else min(HOPELESS * best_ms, MAX_MS)
         self._open[candidate.id] = _Open(candidate, timeout_s if timeout_s < full_s else None)
         self._device.submit(
             MeasureRequest(

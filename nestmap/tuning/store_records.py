@@ -126,7 +126,7 @@ def _record(
         variant=variant,
         choices=chosen,
         time_ms=outcome.time_ms,
-        spread=round(interquartile(list(outcome.trials_ns)), 4),
+        spread=round(interquartile(list(outcome.times_ns)), 4),
         trials=len(outcome.trials_ns),
         tflops=round(tflops(layer, outcome.time_ms), 4),
         extra_bytes=scratch_bytes(plan),

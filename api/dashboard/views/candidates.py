@@ -73,7 +73,7 @@ class CandidateView:
 def candidate_view(candidate: Candidate, portrait: Portrait) -> CandidateView:
     """The view of a loaded candidate and what a solver child said of it."""
     timed, meant = candidate.timed, candidate.meant
-    times = distribution(timed.trials_ns) if timed and timed.trials_ns else None
+    times = distribution(timed.times_ns) if timed and timed.times_ns else None
     end = portrait.end or {}
     plan = end.get("plan")
     codes = _codes(candidate.record.mapping)

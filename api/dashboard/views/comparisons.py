@@ -82,8 +82,8 @@ def comparison(
 ) -> Comparison:
     """The comparison of at least one candidate; all lists are in one order."""
     found = [
-        distribution(candidate.timed.trials_ns)
-        if candidate.timed and candidate.timed.trials_ns
+        distribution(candidate.timed.times_ns)
+        if candidate.timed and candidate.timed.times_ns
         else None
         for candidate in candidates
     ]

@@ -55,7 +55,7 @@ def detail(
         "outcome": "timed" if isinstance(stored.outcome, Timed) else "failed",
     }
     if isinstance(stored.outcome, Timed):
-        found = distribution(stored.outcome.trials_ns)
+        found = distribution(stored.outcome.times_ns)
         row |= {
             "time_ms": found.median_ms,
             "low_ms": found.interval.low_ms,
