@@ -7,9 +7,9 @@ from statistics import median, quantiles
 from typing import Any
 
 from mapper.host_plan import HostPlan, Launch
-from nestmap.tuning.measuring.unobserved import launch_unobserved
 from worker.measuring.driver_errors import plan_failure
 from worker.measuring.loaded_plan import LoadedPlan, Session
+from worker.measuring.unobserved import launch_unobserved
 
 
 def prepared_bytes(plan: HostPlan) -> int:

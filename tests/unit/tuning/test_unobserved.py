@@ -6,8 +6,8 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from nestmap.tuning.measuring.unobserved import launch_unobserved
 from worker.measuring.loaded_plan import Session, open_session
+from worker.measuring.unobserved import launch_unobserved
 
 pytestmark = pytest.mark.kernels
 
