@@ -43,7 +43,7 @@ from nestmap.tuning.reference import make_workload
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.starting_points import tuned_variants
 
-#: 512 channels of 14 x 14 to 512 filters of 3 x 3: nearly a gigaflop, yet seconds a candidate.
+#: 512 channels of 14 x 14 to 512 filters of 3 x 3: nearly a gigaflop, three candidates a second.
 LAYER = "vgg16/24"
 #: More than the time allows on two cores; with more cores the demo ends sooner.
 CANDIDATES = 400

@@ -7,4 +7,6 @@ import os
 
 def usable_cores() -> int:
     """Those that it is allowed to run on, at least one."""
-    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
