@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import queue
 import threading
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 
 from mapper.errors import InputError, NestmapError
-from mapper.host_plan import HostPlan
 from mapper.solver.limits import Cancelled
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.cores import usable_cores
-from nestmap.tuning.generating import generated, generating_pool, is_ready
+from nestmap.tuning.generating import Generated, GeneratingProcesses
 from nestmap.tuning.sources import Refused
 from nestmap.tuning.tuner import Tuner
 
@@ -36,13 +33,8 @@ class Proposer:
         )
         self._closing = threading.Event()
         self._open = 0
-        self._pool: ProcessPoolExecutor | None = None
-        self._warm = threading.Event()
-        if processes:
-            subjects = tuple(source.subject for source in tuner.sources)
-            self._pool = generating_pool(subjects, processes)
-            # Until one has started, which takes a second or two, the thread generates.
-            self._pool.submit(is_ready).add_done_callback(lambda _: self._warm.set())
+        subjects = tuple(source.subject for source in tuner.sources)
+        self._processes = GeneratingProcesses(subjects, processes) if processes else None
         self._thread = threading.Thread(target=self._serve, name="proposer", daemon=True)
         self._thread.start()
 
@@ -52,11 +44,9 @@ class Proposer:
     def __exit__(self, *exception: object) -> None:
         self._closing.set()
         self._wanted.put(0)
-        if self._pool is not None:
-            # Their processes have nothing that anybody waits for.
-            for process in list(self._pool._processes.values()):  # pyright: ignore[reportPrivateUsage]
-                process.kill()
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._processes is not None:
+            # They have nothing that anybody waits for.
+            self._processes.close()
         self._thread.join(0.5)
 
     @property
@@ -112,25 +102,25 @@ class Proposer:
                 self._make(found[0])
 
     def _make(self, candidate: Candidate) -> None:
-        if self._pool is None or candidate.is_generated or not self._warm.is_set():
+        # Until a process is ready, and where none is left, the thread generates.
+        if self._processes is None or candidate.is_generated or not self._processes.is_ready:
             self._deliver(candidate, None)
             return
-        try:
-            future = self._pool.submit(generated, candidate.subject_index, candidate.assignment)
-        except (BrokenProcessPool, RuntimeError, OSError):
-            # Its processes were ended, by us or for lack of memory, or cannot be started.
-            self._pool = None
-            self._deliver(candidate, None)
-            return
-        future.add_done_callback(lambda done: self._deliver(candidate, done))
+        self._processes.submit(
+            candidate.subject_index,
+            candidate.assignment,
+            lambda found: self._deliver(candidate, found),
+        )
 
-    def _deliver(self, candidate: Candidate, done: Future[HostPlan] | None) -> None:
+    def _deliver(self, candidate: Candidate, found: Generated) -> None:
         made: Candidate | BaseException | None = candidate
         try:
-            if done is None:
+            if isinstance(found, Exception):
+                raise found
+            if found is None:
                 _ = candidate.plan
             else:
-                candidate.adopt(self._result(candidate, done))
+                candidate.adopt(found)
         except InputError as error:
             made = None
             self._refuse(candidate, error)
@@ -138,14 +128,6 @@ class Proposer:
             made = None if self._closing.is_set() else error
         finally:
             self._made.put((made, 1))
-
-    def _result(self, candidate: Candidate, done: Future[HostPlan]) -> HostPlan:
-        """What a process has generated; where it was ended, for lack of memory say, here."""
-        try:
-            return done.result()
-        except BrokenProcessPool:
-            self._pool = None
-            return candidate.plan
 
     def _refuse(self, candidate: Candidate, error: NestmapError) -> None:
         source = next(s for s in self._tuner.sources if s.index == candidate.subject_index)

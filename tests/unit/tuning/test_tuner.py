@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import _thread
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +20,11 @@ from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import Variable
 from mapper.constraint_rules.rule import Mode
 from mapper.measurement import CompileError, Outcome, Timeout
-from mapper.pipeline import derive_space
+from mapper.pipeline import Subject, derive_space
 from mapper.solver.space import Space
 from nestmap.tuning import proposer, run
 from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.generating import Generated, GeneratingProcesses
 from nestmap.tuning.guided import GuidedStrategy, Standing, progress_share
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.sources import Source
@@ -154,25 +156,59 @@ def test_a_stage_that_takes_too_long_ends_its_candidate_not_the_run(store: Store
 def test_a_generating_process_that_is_ended_loses_no_candidate(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Broken:
-        def __init__(self, *options: object) -> None:
-            self._processes: dict[int, object] = {}
+    begun: list[GeneratingProcesses] = []
 
-        def submit(self, call: object, *arguments: object) -> Future[object]:
-            future: Future[object] = Future()
-            if arguments:
-                future.set_exception(BrokenProcessPool("ended"))
-            else:
-                future.set_result(True)
-            return future
+    class Ended(GeneratingProcesses):
+        def __init__(self, subjects: Sequence[Subject], processes: int) -> None:
+            super().__init__(subjects, processes)
+            begun.append(self)
+            while not self.is_ready:
+                time.sleep(0.01)
 
-        def shutdown(self, **options: object) -> None:
-            pass
+        def submit(
+            self, index: int, assignment: Mapping[Variable, int], done: Callable[[Generated], None]
+        ) -> None:
+            super().submit(index, assignment, done)
+            for process in self._processes:
+                process.kill()
 
-    monkeypatch.setattr(proposer, "generating_pool", Broken)
+    monkeypatch.setattr(proposer, "GeneratingProcesses", Ended)
     monkeypatch.setattr(run, "generating_processes", lambda size: 2)
     result = tune(tiny_subjects("tiled"), ScriptedDevice(), store, budget=Budget(5))
     assert result.reason == "candidates" and result.state.tried == 5
+    assert begun and not begun[0].is_ready
+
+
+class Heavy:
+    """A subject whose error is long to hand over."""
+
+    def __getattr__(self, name: str) -> object:
+        raise (AttributeError(name) if name.startswith("__") else ValueError("x" * 50_000_000))
+
+
+def test_generating_processes_end_within_a_result_and_keep_no_interpreter() -> None:
+    # Killed while megabytes are on their way: the program that used them must end by itself.
+    program = """
+        import time
+        from nestmap.tuning import generating
+        from tests.unit.tuning.test_tuner import Heavy
+        if __name__ == "__main__":
+            processes = generating.GeneratingProcesses((Heavy(),), 2)
+            came = []
+            for _ in range(100):
+                processes.submit(0, {}, came.append)
+            while not came:
+                time.sleep(0.01)
+            time.sleep(0.05)
+            processes.close()
+            print("closed", len(came) < 100)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.stdout == "closed True\n", ended.stderr
+    assert ended.returncode == 0
 
 
 def slow_draw(
