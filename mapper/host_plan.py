@@ -80,6 +80,19 @@ class HostPlan:
         """Global memory beyond inputs and outputs."""
         return sum(b.bytes for b in self.buffers if b.role is BufferRole.INTERMEDIATE)
 
+    @property
+    def prepared_bytes(self) -> int:
+        """Of the extra bytes those that prepared launches write for later: packed weights."""
+        made = {name for launch in self.launches if launch.prepared for name in launch.arguments}
+        return sum(
+            b.bytes for b in self.buffers if b.name in made and b.role is BufferRole.INTERMEDIATE
+        )
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Global memory that a run needs beside inputs, prepared buffers and outputs."""
+        return self.extra_bytes - self.prepared_bytes
+
     def to_json(self) -> dict[str, Any]:
         """A plain JSON value; :meth:`from_json` reads it back."""
         return {

@@ -8,6 +8,7 @@ that needs no memory beside input, weights and output.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -201,6 +202,18 @@ def shipped_records(device: str) -> tuple[TuningRecord, ...]:
         text = folder.joinpath(name).read_text(encoding="utf-8")
         found += records_from_json(json.loads(text))
     return tuple(found)
+
+
+def tflops(layer: LayerSpec, time_ms: float) -> float:
+    """10^12 floating-point operations a second, a multiply and an add each counted."""
+    return layer.operations / max(time_ms, 1e-9) / 1e9
+
+
+def choices_key(choices: Mapping[str, Any]) -> str:
+    """Names a candidate among those of its layer and variant."""
+    chosen = {name: value for name, value in choices.items() if value}
+    text = json.dumps(chosen, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def same_layer(layer: LayerSpec) -> LayerSpec:

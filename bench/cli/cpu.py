@@ -13,16 +13,14 @@ import typer
 
 from bench.cli.gpu import (
     CandidatesOption,
-    JournalOption,
     LayersOption,
     LayoutOption,
     RecordsOption,
-    TuneForbidOption,
+    StoreOption,
     TuneOption,
-    TunePinOption,
     VariantsOption,
     in_layout,
-    run_search,
+    tune_first,
 )
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import note, write_json, write_table, write_text
@@ -40,8 +38,6 @@ def cpu(
     variant: VariantsOption = None,
     tune: TuneOption = None,
     candidates: CandidatesOption = None,
-    pin: TunePinOption = None,
-    forbid: TuneForbidOption = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     layout: LayoutOption = "NCHW",
     border: Annotated[
@@ -49,7 +45,7 @@ def cpu(
         typer.Option("--bordered", help="Every image has its padding already, for all alike."),
     ] = False,
     records: RecordsOption = Path("out/records"),
-    journal: JournalOption = None,
+    db: StoreOption = None,
     peers: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,7 +76,6 @@ def cpu(
     from bench.kernels.cpu_file import cpu_columns, cpu_rows, cpu_summary, cpu_value
     from bench.kernels.libraries import PEERS_PYTHON, LibraryProcess
     from bench.kernels.tuning_stage import bordered, chosen_layers
-    from mapper.rewrites.catalogue import LONE_VARIANTS
     from nestmap.tuning.record_files import device_folder, read_records
     from worker.devices.facts import device_facts
     from worker.devices.opencl import profile_of
@@ -93,17 +88,8 @@ def cpu(
     by_hand = BY_HAND in (peers or ())
     wanted = _wanted([name for name in peers if name != BY_HAND] if peers else None, python)
     if tune is not None or candidates is not None:
-        run_search(
-            chosen,
-            device,
-            tuple(variant or sorted(LONE_VARIANTS)),
-            (tune, candidates),
-            1,
-            journal or out.with_suffix(".journal.ndjson"),
-            records,
-            seed,
-            (tuple(pin or ()), tuple(forbid or ())),
-        )
+        store = db or out.with_suffix(".sqlite3")
+        tune_first(chosen, device, variant or (), (tune, candidates), store, records, seed)
     session = open_session(device)
     facts, profile = device_facts(session.device), profile_of(session.device)
     known = read_records(records, device_folder(facts))

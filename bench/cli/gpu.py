@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,32 +27,21 @@ VariantsOption = Annotated[
 ]
 TuneOption = Annotated[
     float | None,
-    typer.Option("--tune", min=1, help="First search so many seconds a layer and variant."),
+    typer.Option("--tune", min=1, help="First tune each layer for so many seconds."),
 ]
 CandidatesOption = Annotated[
     int | None,
-    typer.Option(min=1, help="First search until so many candidates of a layer are tried."),
-]
-WorkersOption = Annotated[
-    int | None, typer.Option(min=1, max=256, help="Processes that build; by the cores if none.")
+    typer.Option(min=1, help="First tune until so many candidates of a layer are tried."),
 ]
 RecordsOption = Annotated[
     Path, typer.Option("--records", help="Records beside the shipped ones; found ones go there.")
 ]
-JournalOption = Annotated[
-    Path | None, typer.Option(help="Every candidate of a search; a run goes on from there.")
-]
-TunePinOption = Annotated[
-    list[str] | None, typer.Option("--pin", metavar="NAME=VALUE", help="Of the search.")
-]
-TuneForbidOption = Annotated[
-    list[str] | None, typer.Option("--forbid", metavar="NAME=VALUE", help="Of the search.")
+StoreOption = Annotated[
+    Path | None, typer.Option("--db", help="Where --tune keeps every candidate and goes on from.")
 ]
 LayoutOption = Annotated[
     str | None, typer.Option(help="NCHW, NHWC, NCHW16c: what input and output are in.")
 ]
-
-DEFAULT_VARIANTS = ("tiled", "tiled-slices", "tiled-split", "tiled-vectors-slices")
 
 
 def gpu(
@@ -60,13 +50,10 @@ def gpu(
     variant: VariantsOption = None,
     tune: TuneOption = None,
     candidates: CandidatesOption = None,
-    workers: WorkersOption = None,
-    pin: TunePinOption = None,
-    forbid: TuneForbidOption = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     layout: LayoutOption = "NCHW",
     records: RecordsOption = Path("out/records"),
-    journal: JournalOption = None,
+    db: StoreOption = None,
     cudnn: Annotated[bool, typer.Option(help="Time cuDNN through torch beside it.")] = True,
     kernel_names: Annotated[
         bool, typer.Option("--kernel-names", help="Which kernels cuDNN runs, by torch's profiler.")
@@ -79,8 +66,8 @@ def gpu(
     """Time the best known kernels of layers, and cuDNN in turns with them.
 
     Kernels come from tuning records of this device; --tune and --candidates look for better
-    ones first. Strict fp32, every output held against float64. Exit code 1 if any kernel of a
-    record fails or is wrong.
+    ones first, as `nestmap tune` does. Strict fp32, every output held against float64. Exit
+    code 1 if any kernel of a record fails or is wrong.
     """
     from bench.kernels.bench_file import (
         GPU_COLUMNS,
@@ -102,17 +89,8 @@ def gpu(
     torch = load_torch() if cudnn else None
     chosen = [in_layout(layer, layout) for layer in chosen_layers(layers or ["vgg16"])]
     if tune is not None or candidates is not None:
-        run_search(
-            chosen,
-            device,
-            tuple(variant or DEFAULT_VARIANTS),
-            (tune, candidates),
-            workers,
-            journal or out.with_suffix(".journal.ndjson"),
-            records,
-            seed,
-            (tuple(pin or ()), tuple(forbid or ())),
-        )
+        store = db or out.with_suffix(".sqlite3")
+        tune_first(chosen, device, variant or (), (tune, candidates), store, records, seed)
     session = open_session(device)
     facts, profile = device_facts(session.device), profile_of(session.device)
     known = read_records(records, device_folder(facts))
@@ -142,22 +120,21 @@ def in_layout(layer: LayerSpec, layout: str | None) -> LayerSpec:
     return layer if layout is None else replace(layer, layout=layout)
 
 
-def run_search(
+def tune_first(
     layers: list[LayerSpec],
     device: str,
-    variants: tuple[str, ...],
+    variants: Sequence[str],
     limits: tuple[float | None, int | None],
-    workers: int | None,
-    journal: Path,
+    store: Path,
     records: Path,
     seed: int,
-    wish: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> None:
-    """Search for each layer and leave records; ``limits`` are seconds and candidates."""
-    from bench.kernels.tuning_stage import Tuning, default_workers, tune_layers
-    from nestmap.tuning.layer_search import Budget, Wish
-    from worker.devices.opencl import find_device
+    """Tune each layer and leave records; ``limits`` are seconds and candidates."""
+    from bench.kernels.tuning_stage import Tuning, tune_layers
+    from nestmap.tuning.opening import open_measuring
+    from nestmap.tuning.run import Budget
 
-    count = workers or default_workers(find_device(device).kind)
-    tuning = Tuning(variants, Budget(*limits), count, journal, seed, Wish(*wish))
-    tune_layers(layers, device, tuning, records, note)
+    seconds, candidates = limits
+    tuning = Tuning(tuple(variants), Budget(candidates, seconds), store, seed)
+    with open_measuring(device) as opened:
+        tune_layers(layers, opened, tuning, records, note)

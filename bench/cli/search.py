@@ -211,11 +211,11 @@ def record(
         typer.Option(
             min=1,
             max=256,
-            help="So many processes draw and as many build; one candidate is timed at a time.",
+            help="So many processes build; one candidate is timed at a time.",
         ),
     ] = 1,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="With several jobs: seconds that a candidate may run.")
+        float, typer.Option(min=0.1, help="Seconds that a candidate may run.")
     ] = 5.0,
     out: Annotated[
         Path | None, typer.Option(help="The recording's file, of a single layer and variant.")
@@ -226,7 +226,7 @@ def record(
 ) -> None:
     """Measure random candidates of layers and keep them as recordings, for replays.
 
-    Ctrl-C keeps what was measured so far (with one job).
+    Ctrl-C keeps what was measured so far.
     """
     from bench.searches.recording import write_recording
     from bench.space_solving.cases import ROOT
@@ -261,43 +261,24 @@ def _recorded(
     jobs: int,
     timeout_s: float,
 ) -> Iterator[Recording]:
-    """A recording of each layer and variant, by one process or by many."""
+    """A recording of each layer and variant; ``jobs`` processes build, one is timed at a time."""
     from bench.searches.layer_recording import record_layer
-    from bench.searches.side_by_side import deadlines, drawing_processes, record_layers
-    from nestmap.tuning.measuring.pool import Pool
     from worker.measuring import MeasuringChild
+    from worker.pool import Pool
 
-    if jobs == 1:
-        with MeasuringChild(device) as opened, Progress("measuring") as progress:
-            for layer, chosen in wanted:
-                yield record_layer(
-                    layer,
-                    chosen,
-                    opened,
-                    points=points,
-                    seconds=seconds,
-                    seed=seed,
-                    after=progress.update,
-                )
-        return
-    number = 0
-    with (
-        Pool(device, jobs, deadlines(timeout_s)) as pool,
-        drawing_processes(jobs) as executor,
-        Progress("measuring") as progress,
-    ):
-
-        def after(more: int) -> None:
-            nonlocal number
-            number += more
-            progress.update(number)
-
-        try:
-            yield from record_layers(
-                wanted, pool, executor, points=points, seconds=seconds, seed=seed, after=after
+    opened = MeasuringChild(device) if jobs == 1 else Pool(device, jobs)
+    with opened, Progress("measuring") as progress:
+        for layer, chosen in wanted:
+            yield record_layer(
+                layer,
+                chosen,
+                opened,
+                points=points,
+                seconds=seconds,
+                seed=seed,
+                running_s=timeout_s,
+                after=progress.update,
             )
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
 
 
 @app.command()

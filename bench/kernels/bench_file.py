@@ -10,8 +10,8 @@ from typing import Any
 
 from bench.kernels.gpu import Figure, Row, geometric_mean, ratio, run_ratio
 from mapper.errors import InputError, Problem
+from mapper.tuning_records import tflops
 from nestmap.source_commit import commit
-from nestmap.tuning.layer_search import tflops
 
 GPU_SCHEMA = "nestmap/bench-gpu/1"
 _NUMBERS = (

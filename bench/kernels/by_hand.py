@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from bench.kernels.operands import Array, Operands
+from bench.kernels.turns import Turn, run_s, turn_of
 from mapper.errors import NestmapError
 from mapper.layer_spec import LayerSpec
-from nestmap.tuning.measuring.turns import Turn, run_s, turn_of
 from worker.measuring.loaded_plan import Session
 
 BY_HAND = "by-hand"

@@ -16,22 +16,21 @@ from statistics import median
 from typing import Any
 
 from bench.kernels.by_hand import BY_HAND, HandWritten
+from bench.kernels.judging import Judge
 from bench.kernels.libraries import LibraryProcess, save_operands
 from bench.kernels.operands import library_operands, library_tolerance, own_layout
 from bench.kernels.peak import RegisterPeak
+from bench.kernels.turns import Turn, turn_of
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError, Problem
 from mapper.layer_spec import Activation, DType, LayerSpec
 from mapper.pipeline import subject_of_layer
-from mapper.tuning_records import TuningRecord
-from nestmap.tuning.layer_search import INPUT_SEED, tflops
-from nestmap.tuning.measuring.judging import Judge
-from nestmap.tuning.measuring.span import SpanPlan, prepared_bytes, scratch_bytes
-from nestmap.tuning.measuring.turns import Turn, turn_of
+from mapper.tuning_records import TuningRecord, tflops
+from nestmap.tuning.policy import INPUT_SEED
 from nestmap.tuning.reference import make_workload
 from nestmap.tuning.valid_records import best_valid, plan_of
 from worker.measuring.driver_errors import PlanFailure
-from worker.measuring.loaded_plan import Session
+from worker.measuring.loaded_plan import LoadedPlan, Session
 
 OURS = "nestmap"
 #: Of the cores that a contestant kept busy in its best turn, it must have had this share.
@@ -237,12 +236,17 @@ class _Ours:
 
     def __init__(self, record: TuningRecord, session: Session, profile: DeviceProfile) -> None:
         plan = plan_of(record, profile)
-        self.extra_bytes, self.prepared_bytes = scratch_bytes(plan), prepared_bytes(plan)
-        self.loaded = SpanPlan(session, plan)
+        self.extra_bytes, self.prepared_bytes = plan.scratch_bytes, plan.prepared_bytes
+        self.loaded = LoadedPlan(session, plan)
 
     def turn(self, seconds: float, least: int) -> Turn:
         """As a library's turn."""
-        return turn_of(lambda: self.loaded.span()[1], seconds, least)
+        return turn_of(self._run_s, seconds, least)
+
+    def _run_s(self) -> float:
+        started = time.perf_counter()
+        self.loaded.run()
+        return time.perf_counter() - started
 
 
 def compare_on_cpu(
@@ -281,8 +285,7 @@ def compare_on_cpu(
         ours.details = {"variant": record.variant, "choices": dict(record.choices)}
         kernels.loaded.poison()
         kernels.loaded.fill_inputs(workload.inputs)
-        kernels.loaded.prepare()
-        kernels.loaded.span()
+        kernels.loaded.run()
         verdict = judge.verdict(kernels.loaded.read_output())
         ours.relative_error = verdict.relative_error
         if verdict.wrong is not None:

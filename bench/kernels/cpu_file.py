@@ -7,8 +7,8 @@ from typing import Any
 
 from bench.kernels.cpu import CpuRow
 from bench.kernels.gpu import geometric_mean
+from mapper.tuning_records import tflops
 from nestmap.source_commit import commit
-from nestmap.tuning.layer_search import tflops
 
 CPU_SCHEMA = "nestmap/bench-cpu/1"
 

@@ -10,20 +10,20 @@ from statistics import median
 from typing import Any
 
 from bench.kernels.cudnn import CudnnLayer
+from bench.kernels.judging import Judge
 from bench.kernels.operands import library_operands, library_tolerance
-from bench.kernels.replay import Replay
 from mapper.device_profile import DeviceProfile
 from mapper.errors import NestmapError
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import subject_of_layer
-from mapper.tuning_records import TuningRecord
-from nestmap.tuning.layer_search import INPUT_SEED, tflops
-from nestmap.tuning.measuring.judging import Judge
-from nestmap.tuning.measuring.span import SpanPlan, interquartile, prepared_bytes, scratch_bytes
+from mapper.tuning_records import TuningRecord, tflops
+from nestmap.tuning.policy import INPUT_SEED
 from nestmap.tuning.reference import Workload, make_workload
+from nestmap.tuning.statistics import interquartile
 from nestmap.tuning.valid_records import best_valid, plan_of
+from worker.measuring.back_to_back import BackToBack
 from worker.measuring.driver_errors import PlanFailure
-from worker.measuring.loaded_plan import Session
+from worker.measuring.loaded_plan import LoadedPlan, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +138,16 @@ class _Kernels:
     ) -> None:
         self.figure = Figure(name)
         plan = plan_of(record, profile)
-        self.figure.extra_bytes = scratch_bytes(plan)
-        self.figure.prepared_bytes = prepared_bytes(plan)
+        self.figure.extra_bytes = plan.scratch_bytes
+        self.figure.prepared_bytes = plan.prepared_bytes
         self.figure.details = {"variant": record.variant, "choices": dict(record.choices)}
-        self.loaded = SpanPlan(session, plan)
+        self.loaded = LoadedPlan(session, plan)
 
     def verify(self, workload: Workload, judge: Judge) -> None:
         """Run once from poisoned buffers; the figure says if it is wrong."""
         self.loaded.poison()
         self.loaded.fill_inputs(workload.inputs)
-        self.loaded.prepare()
-        self.loaded.span()
+        self.loaded.run()
         self.judge(judge)
 
     def judge(self, judge: Judge) -> None:
@@ -158,17 +157,19 @@ class _Kernels:
         if verdict.wrong is not None:
             self.figure.failure = f"wrong: {verdict.wrong.message}"
 
-    def time(self, how: Rounds, replay: Replay) -> None:
+    def time(self, how: Rounds, back_to_back: BackToBack) -> None:
         """A turn."""
         for _ in range(how.warmup):
-            self.loaded.span()
-        times = [self.loaded.span()[0] / 1e6 for _ in range(how.repetitions)]
-        self.figure.times_ms += times
+            self.loaded.run()
+        times_ns = [self.loaded.run().span_ns for _ in range(how.repetitions)]
+        self.figure.times_ms += [ns / 1e6 for ns in times_ns]
         with suppress(PlanFailure):
             # Without these the figure has its times by events.
-            self.figure.back_to_back_ms += replay.times_ms(
-                self.loaded, median(times), how.repetitions
-            )
+            for _ in range(how.repetitions):
+                run_ns = back_to_back.run_ns(self.loaded, round(median(times_ns)))
+                if run_ns is None:
+                    break
+                self.figure.back_to_back_ms.append(run_ns / 1e6)
 
 
 def compare_layer(
@@ -210,11 +211,11 @@ def compare_layer(
             library = CudnnLayer(torch, layer, library_operands(layer, workload))
         except NestmapError as error:
             row.cudnn.failure = str(error)
-    replay = Replay(session)
+    back_to_back = BackToBack(session)
     for _ in range(how.rounds):
         for entrant in kernels:
             if not entrant.figure.failure:
-                entrant.time(how, replay)
+                entrant.time(how, back_to_back)
         if library is not None and row.cudnn is not None:
             row.cudnn.times_ms += library.times_ms(how.repetitions, how.warmup)
             row.cudnn.back_to_back_ms = row.cudnn.times_ms
@@ -253,8 +254,7 @@ def _entered(
 def _finish(
     layer: LayerSpec, library: CudnnLayer, figure: Figure, judge: Judge, kernel_names: bool
 ) -> None:
-    verdict = judge.verdict(library.output())
-    figure.relative_error = verdict.relative_error
+    figure.relative_error = judge.verdict(library.output()).relative_error
     if figure.relative_error > library_tolerance(layer):
         figure.failure = f"computes something else: relative error {figure.relative_error:.1e}"
         figure.times_ms.clear()

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from bench.kernels.operands import Array, Operands
+from bench.kernels.turns import Turn
 from mapper.errors import DeviceError, InputError, Problem
 from mapper.layer_spec import LayerSpec
-from nestmap.tuning.measuring.turns import Turn
 from worker.measuring.array_files import load_array
 
 _SERVER = Path(__file__).with_name("cpu_server.py")

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.kernels.turns import Turn, run_s, turn_of
 from mapper.errors import DeviceError, Problem
-from nestmap.tuning.measuring.turns import Turn, run_s, turn_of
 from worker.measuring.loaded_plan import Session
 
 #: Independent chains: at least the latency of a multiply-add times the units of a core, and with

@@ -1,50 +1,44 @@
-"""The stage before a comparison: search for each layer, and put what is found into records."""
+"""The stage before a comparison: tune each layer, and put what is found into records."""
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from db.store import Store
 from mapper.ast_model.bounded_json import kind_of, loads_bounded
-from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, Problem
 from mapper.layer_sets import layer_of_name, layer_set_names, load_layer_set
 from mapper.layer_spec import LAYER_SCHEMA, LayerSpec
-from mapper.tuning_records import TuningRecord, best_record, records_of
+from mapper.pipeline import Subject, subject_of_layer
+from mapper.tuning_records import TuningRecord, best_record, records_of, tflops
 from nestmap.subjects import read_bounded
-from nestmap.tuning.journal import Journal
-from nestmap.tuning.layer_search import Budget, Progress, Wish, quest, search
-from nestmap.tuning.measuring.pool import Deadlines, Pool
-from nestmap.tuning.record_files import (
-    device_folder,
-    read_records,
-    replace_records,
-    write_records,
-)
-from nestmap.tuning.settling import finalists, in_the_same_turns
+from nestmap.tuning.display import state_text
+from nestmap.tuning.events import CandidateMeasured, Event
+from nestmap.tuning.finalists import FINALISTS
+from nestmap.tuning.record_files import device_folder, read_records, write_records
+from nestmap.tuning.run import Budget, TuningResult, tune
+from nestmap.tuning.starting_points import tuned_variants
+from nestmap.tuning.store_records import of_folder, stored_records
+from worker.devices.interface import MeasuringDevice
 
 #: Seconds between two lines about a search.
 _SAY_EVERY_S = 10.0
 _MAX_BYTES = 2**16
 _MAX_DEPTH = 8
-NO_WISH = Wish()
-DEFAULT_DEADLINES = Deadlines()
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How to search: of each layer in each variant with ``budget``."""
+    """How to tune: each layer in these variants, in those of the device where there are none,
+    with ``budget``. ``store`` is a file: what it holds is not measured again."""
 
     variants: tuple[str, ...]
     budget: Budget
-    workers: int
-    journal: Path
+    store: Path
     seed: int = 0
-    wish: Wish = NO_WISH
-    deadlines: Deadlines = DEFAULT_DEADLINES
 
 
 def chosen_layers(names: Sequence[str]) -> tuple[LayerSpec, ...]:
@@ -87,102 +81,94 @@ def _layer_of_file(name: str) -> LayerSpec:
     return LayerSpec.from_json({"name": Path(name).stem, **value})
 
 
-def default_workers(kind: str) -> int:
-    """Processes that build: one core is left to whoever is timed; on a CPU device the cores
-    are what is timed, so there is only one."""
-    return 1 if kind == "cpu" else max(1, (os.cpu_count() or 2) - 1)
-
-
 def tune_layers(
     layers: Sequence[LayerSpec],
-    device: str,
+    device: MeasuringDevice,
     how: Tuning,
     folder: Path,
     say: Callable[[str], None],
 ) -> None:
-    """Search for every layer in turn; after each its records are in ``folder``. The best of its
-    variants and its records so far are then timed again in the same turns.
+    """Tune every layer in turn as ``nestmap tune`` does; after each its records are in ``folder``.
 
-    What a variant cannot compute is said and left out; InputError if nothing is left.
-    Ctrl-C ends the search of one layer with its best in the records, or leaves out the timing
-    again; a second one in the same search ends all.
+    What a variant cannot compute is said and left out; InputError if nothing is left. Ctrl-C ends
+    the search of one layer with its best in the records.
     """
-    with Pool(device, how.workers, how.deadlines) as pool:
-        state = pool.device()
-        assert state.profile is not None
-        name = device_folder(state.facts)
-        refused: list[Problem] = []
-        searched = False
-        with Journal(how.journal, state.facts) as journal:
-            for layer in layers:
-                results: list[TuningRecord] = []
-                for variant in how.variants:
-                    try:
-                        wanted = quest(layer, variant, state.profile, how.wish)
-                    except InputError as error:
-                        refused += error.problems
-                        say(f"{layer.name} {variant}: left out: {error.problems[0]}")
-                        continue
-                    searched = True
-                    known = read_records(folder, name)
-                    listener = _Talker(say)
-                    found = search(
-                        wanted,
-                        pool,
-                        journal,
-                        how.budget,
-                        known=known,
-                        seed=how.seed,
-                        listener=listener,
-                    )
-                    listener.last()
-                    write_records(folder, name, found)
-                    _say_best(layer, variant, found, say)
-                    results += found
-                _settle(layer, results, folder, name, pool, state.profile, say)
-                pool.forget()
-        if not searched:
-            raise InputError(dict.fromkeys(refused))
+    facts = device.facts()
+    name = device_folder(facts)
+    refused: list[Problem] = []
+    tuned = False
+    with Store.open(how.store) as store:
+        for layer in layers:
+            subjects = _subjects(layer, how.variants, facts, refused, say)
+            if not subjects:
+                continue
+            tuned = True
+            known = records_of(read_records(folder, name), layer)
+            result = tune(
+                subjects,
+                device,
+                store,
+                seed=how.seed,
+                budget=how.budget,
+                listener=_Talker(layer, say),
+                finalists=FINALISTS,
+                records=tuple(known),
+            )
+            found = _records(store, layer, name, result)
+            write_records(folder, name, found)
+            _say_best(layer, found, result, say)
+    if not tuned:
+        raise InputError(dict.fromkeys(refused))
 
 
-def _settle(
+def _subjects(
     layer: LayerSpec,
-    results: Sequence[TuningRecord],
-    folder: Path,
-    device: str,
-    pool: Pool,
-    profile: DeviceProfile,
+    variants: Sequence[str],
+    facts: Mapping[str, str],
+    refused: list[Problem],
     say: Callable[[str], None],
-) -> None:
-    """Records of one variant are of the same turns already; those of several are not. Ctrl-C
-    leaves them as the searches left them."""
-    of_layer = records_of(read_records(folder, device), layer)
-    chosen = finalists(results, [r for r in of_layer if r.target == profile.target])
-    variants = dict.fromkeys(record.variant for record in chosen)
-    if not results or len(variants) < 2:
-        return
-    say(f"{layer.name}: {len(chosen)} kernels of {', '.join(variants)} again, in turns")
-    try:
-        settled = in_the_same_turns(layer, chosen, pool, profile)
-    except KeyboardInterrupt:
-        pool.drain()
-        say(f"{layer.name}: stopped; times of its variants are of different minutes")
-        return
-    if len(settled) < len(chosen):
-        say(f"{layer.name}: {len(chosen) - len(settled)} of them failed or are not valid any more")
-    if settled:
-        replace_records(folder, device, layer, settled)
-        _say_best(layer, "all variants", settled, say)
+) -> list[Subject]:
+    found: list[Subject] = []
+    for variant in variants or tuned_variants(facts, layer):
+        try:
+            found.append(subject_of_layer(layer, variant))
+        except InputError as error:
+            refused += error.problems
+            say(f"{layer.name} {variant}: left out: {error.problems[0]}")
+    return found
+
+
+def _records(
+    store: Store, layer: LayerSpec, folder: str, result: TuningResult
+) -> list[TuningRecord]:
+    """What the store holds of the layer; finalists with the times of their turns together."""
+    finals = {final.entry.candidate: final for final in result.finals}
+    found: list[TuningRecord] = []
+    for stored in stored_records(store, layer, of_folder(folder), finals):
+        record, final = stored.record, finals.get(stored.candidate)
+        if final is not None:
+            record = replace(
+                record,
+                time_ms=final.time_ms,
+                trials=final.trials,
+                tflops=round(tflops(layer, final.time_ms), 4),
+            )
+        found.append(record)
+    return found
 
 
 def _say_best(
-    layer: LayerSpec, variant: str, found: Sequence[TuningRecord], say: Callable[[str], None]
+    layer: LayerSpec,
+    found: Sequence[TuningRecord],
+    result: TuningResult,
+    say: Callable[[str], None],
 ) -> None:
+    text = f"{layer.name}: {state_text(result.state)}"
     best, lean = best_record(found, layer), best_record(found, layer, 0)
     if best is None:
-        say(f"{layer.name} {variant}: nothing was timed")
+        say(f"{text}; nothing was timed")
         return
-    text = f"{layer.name} {variant}: {best.tflops:.3g} TFLOP/s, {best.extra_bytes} extra bytes"
+    text += f"; {best.variant}: {best.tflops:.3g} TFLOP/s, {best.extra_bytes} extra bytes"
     if lean is not None and lean is not best:
         text += f"; {lean.tflops:.3g} TFLOP/s without extra memory"
     say(text)
@@ -191,18 +177,12 @@ def _say_best(
 class _Talker:
     """Says how a search goes, now and then."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, layer: LayerSpec, say: Callable[[str], None]) -> None:
+        self._name = layer.name
         self._say = say
         self._said = time.monotonic()
-        self._progress: Progress | None = None
 
-    def __call__(self, progress: Progress) -> None:
-        self._progress = progress
-        if time.monotonic() - self._said >= _SAY_EVERY_S:
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, CandidateMeasured) and time.monotonic() - self._said >= _SAY_EVERY_S:
             self._said = time.monotonic()
-            self._say(progress.text())
-
-    def last(self) -> None:
-        """The last state."""
-        if self._progress is not None:
-            self._say(self._progress.text())
+            self._say(f"{self._name}: {state_text(event.state)}")

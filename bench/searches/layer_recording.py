@@ -9,36 +9,42 @@ Its document names layer, variant and device, from which the space is derived ag
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.searches.recording import Recording
+from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import Variable
 from mapper.constraint_rules.rule import Mode
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, Problem
 from mapper.layer_spec import LayerSpec
-from mapper.measurement import Outcome, Timed, outcome_kind
+from mapper.measurement import Outcome, Timed, Timeout, outcome_kind
 from mapper.pipeline import Subject, derive_space, subject_of_layer
 from mapper.profiles import profile_from_json, profile_to_json
 from mapper.rewrites.catalogue import CHAINS
-from mapper.rewrites.families import family_of
 from mapper.search.candidates import SolvedCandidates
 from mapper.search.strategy import Choice
+from mapper.solver.limits import Watch
 from mapper.solver.space import Domain, Space
 from nestmap.restrictions import option_name
 from nestmap.seeds import derived_seed
-from nestmap.tuning.candidates import Candidate, candidate_of
+from nestmap.tuning.candidates import Candidate, Draw, candidate_of
 from nestmap.tuning.descriptions import Description, described
+from nestmap.tuning.events import CandidateMeasured, Event
 from nestmap.tuning.learned import Group
-from nestmap.tuning.policy import INPUT_SEED, TUNING_PROTOCOL, TimeoutPolicy
+from nestmap.tuning.policy import TimeoutPolicy
 from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
-from nestmap.tuning.reference import make_workload
+from nestmap.tuning.run import Budget, tune
+from nestmap.tuning.sources import Refused, Source
+from nestmap.tuning.strategy import Strategy
 from nestmap.tuning.transfer_features import transfer_row
 from worker.devices.interface import MeasuringDevice
 
@@ -47,8 +53,10 @@ SCHEMA = "nestmap/recorded-layer/2"
 _DRAWN = 32
 #: Draws in a row without a new candidate after which a space is taken as exhausted.
 _BARREN = 3
-#: Of layers cut to quick sizes: what takes longer is far from the best.
-_TIMEOUTS = TimeoutPolicy(least_s=5.0, most_s=20.0)
+#: Seconds that a driver may build a candidate, and that one may take in all: at least and at most,
+#: and in times of the best.
+_BUILDING_S = 30.0
+_LEAST_S, _MOST_S, _FACTOR = 30.0, 60.0, 20.0
 
 Floats = NDArray[np.float64]
 
@@ -73,81 +81,146 @@ def record_layer(
     points: int,
     seconds: float,
     seed: int = 0,
+    running_s: float = 5.0,
     after: Callable[[int], None] = lambda number: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Recording:
     """Measure up to ``points`` random candidates with different kernels, for ``seconds`` at most.
 
-    Ctrl-C ends it with what there is. ``after`` is told the number of candidates so far.
-    InputError where none of them was timed.
+    Which these are depends on the seed alone, where no time runs out. Ctrl-C ends it with what
+    there is. Of random candidates some run for seconds: those that take more than ``running_s``
+    are given up. ``after`` is told the number of candidates so far. Bytes are those of the plan;
+    what prepared launches do is not in the times. InputError where none of them was timed.
     """
     subject = subject_of_layer(layer, variant)
+    asked: dict[str, Candidate] = {}
+    outcomes: dict[str, Outcome] = {}
+
+    def hear(event: Event) -> None:
+        if isinstance(event, CandidateMeasured):
+            outcomes[event.candidate] = event.outcome
+            after(len(outcomes))
+
+    def make(
+        sources: Sequence[Source],
+        device: DeviceProfile,
+        seed: int,
+        draw: Draw | None,
+        refused: Refused,
+        *,
+        watch: Callable[[], Watch],
+    ) -> Strategy:
+        return _RandomCandidates(sources[0], device, seed, asked, watch)
+
+    with TemporaryDirectory(prefix="nestmap-recording-") as folder:
+        path = Path(folder) / "recording.sqlite3"
+        with Store.open(path) as store:
+            tune(
+                [subject],
+                device,
+                store,
+                seed=seed,
+                budget=Budget(points, seconds),
+                listener=hear,
+                make=make,
+                timeouts=TimeoutPolicy(_LEAST_S, _MOST_S, _FACTOR, _BUILDING_S, running_s),
+                clock=clock,
+            )
     profile = device.profile()
     space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
-    workload = make_workload(subject, INPUT_SEED, {})
-    device.upload_workload("recorded", workload.inputs, workload.expected)
-    started, rows = clock(), list[Row]()
-    best_ms: float | None = None
-    try:
-        for choice, candidate in _drawn(layer, subject, space, device, seed):
-            if len(rows) >= points or clock() - started >= seconds:
-                break
-            began = clock()
-            outcome = device.measure(
-                candidate.plan,
-                workload="recorded",
-                candidate=candidate.id,
-                tolerance=workload.tolerance,
-                protocol=TUNING_PROTOCOL,
-                timeout_s=_TIMEOUTS.timeout_s(best_ms),
-            )
-            cost_ms = (clock() - began) * 1e3
-            description = described(subject, candidate, profile)
-            rows.append(Row(choice, description, candidate.plan.memory_bytes, outcome, cost_ms))
-            if isinstance(outcome, Timed):
-                best_ms = min(best_ms or outcome.time_ms, outcome.time_ms)
-            after(len(rows))
-    except KeyboardInterrupt:
-        pass
+    names = [name for name, _ in space.variables]
+    rows = [
+        Row(
+            tuple(candidate.assignment[name] for name in names),
+            described(subject, candidate, profile),
+            candidate.plan.memory_bytes,
+            outcomes[candidate.id],
+            _cost_ms(outcomes[candidate.id]),
+        )
+        for candidate in asked.values()
+        if candidate.id in outcomes
+    ]
     return recording_of(subject, layer, profile, device.facts(), space, rows)
 
 
-def _drawn(
-    layer: LayerSpec, subject: Subject, space: Space, device: MeasuringDevice, seed: int
-) -> Iterator[tuple[Choice, Candidate]]:
-    draw = _draw(layer, subject, space, device)
-    names = [name for name, _ in space.variables]
-    program_hash = subject.hash()
-    seen: set[str] = set()
-    number = barren = 0
-    while barren < _BARREN:
-        barren += 1
-        for choice in draw(_DRAWN, derived_seed(seed, number) % 2**31):
-            found = candidate_of(0, subject, program_hash, dict(zip(names, choice, strict=True)))
-            # By what runs, not by what was chosen: different choices may have one kernel.
-            if found.record.source_hash not in seen:
-                seen.add(found.record.source_hash)
-                barren = 0
-                yield choice, found
-        number += 1
+def _cost_ms(outcome: Outcome) -> float:
+    """What building and running took, without the wait for others; 0 where that is not known."""
+    match outcome:
+        case Timed():
+            return outcome.compile_ms + sum(outcome.trials_ns) / 1e6
+        case Timeout():
+            return outcome.after_s * 1e3
+        case _:
+            return 0.0
 
 
-def _draw(
-    layer: LayerSpec, subject: Subject, space: Space, device: MeasuringDevice
-) -> Callable[[int, int], list[Choice]]:
-    """Draws so many candidates by a seed: uniform ones, but of a blocked variant such as its
-    searches begin with (:func:`bench.searches.side_by_side.draw_chunk`)."""
-    variant = subject.variant or ""
-    if variant not in CHAINS:
-        return SolvedCandidates(space).draw
-    names = [name for name, _ in space.variables]
-    profile, family = device.profile(), family_of(device.facts())
+class _RandomCandidates:
+    """A strategy that learns nothing: random candidates with different kernels, in ``asked`` too.
 
-    def draw(count: int, seed: int) -> list[Choice]:
-        proposals = BlockedProposals(layer, variant, subject, space, profile, family, seed)
-        return [tuple(found[name] for name in names) for found in proposals.propose(count)]
+    Uniform ones, but of a template's variant random tiles with codes of the device's family, as
+    its searches begin: uniform draws hardly ever suit a device.
+    """
 
-    return draw
+    def __init__(
+        self,
+        source: Source,
+        profile: DeviceProfile,
+        seed: int,
+        asked: dict[str, Candidate],
+        watch: Callable[[], Watch],
+    ) -> None:
+        self._source = source
+        self._profile = profile
+        self._seed = seed
+        self._asked = asked
+        self._watch = watch
+        self._drawn: list[Mapping[Variable, int]] = []
+        self._seen: set[str] = set()
+        self._number = 0
+
+    def ask(self) -> Candidate | None:
+        """The next candidate; None once nothing new is drawn any more."""
+        barren = 0
+        while barren < _BARREN:
+            if not self._drawn:
+                self._drawn = self._draw(derived_seed(self._seed, self._number) % 2**31)
+                self._number += 1
+                barren += 1
+            while self._drawn:
+                source = self._source
+                candidate = candidate_of(
+                    source.index, source.subject, source.program_hash, self._drawn.pop(0)
+                )
+                # By what runs, not by what was chosen: different choices may have one kernel.
+                if candidate.record.source_hash not in self._seen:
+                    self._seen.add(candidate.record.source_hash)
+                    self._asked[candidate.id] = candidate
+                    return candidate
+        return None
+
+    def tell(self, candidate: Candidate, outcome: Outcome) -> None:
+        """Nothing is learned."""
+
+    def _draw(self, seed: int) -> list[Mapping[Variable, int]]:
+        source = self._source
+        layer, variant = source.subject.layer, source.subject.variant
+        assert layer is not None and variant is not None
+        if variant not in CHAINS:
+            names = [name for name, _ in source.space.variables]
+            drawn = SolvedCandidates(source.space, self._watch).draw(_DRAWN, seed)
+            return [dict(zip(names, choice, strict=True)) for choice in drawn]
+        return list(
+            BlockedProposals(
+                layer,
+                variant,
+                source.subject,
+                source.space,
+                self._profile,
+                source.family,
+                seed,
+                watch=self._watch,
+            ).propose(_DRAWN)
+        )
 
 
 def recording_of(

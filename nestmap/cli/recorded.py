@@ -17,7 +17,13 @@ from mapper.layer_spec import LayerSpec, Layout, plainest
 from mapper.pipeline import Assignment, Subject, derive_space, subject_of_layer
 from mapper.profiles import profile_names
 from mapper.solver.space import Space
-from mapper.tuning_records import TuningRecord, nearest, record_devices, shipped_records
+from mapper.tuning_records import (
+    TuningRecord,
+    choices_key,
+    nearest,
+    record_devices,
+    shipped_records,
+)
 from mapper.variants import LAST_RESORT
 from nestmap.cli.front import DEFAULT_DATABASE, open_store
 from nestmap.cli.output import note
@@ -26,7 +32,6 @@ from nestmap.device_limits import limits_of_device
 from nestmap.subjects import load_subject
 from nestmap.tuning.record_files import own_records
 from nestmap.tuning.store_records import folder_of, of_folder, stored_records
-from nestmap.tuning.trial import choices_key
 from worker.devices.names import is_null
 
 if TYPE_CHECKING:

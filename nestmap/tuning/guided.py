@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import log1p
 from typing import Protocol
 
 import numpy as np
@@ -70,15 +71,20 @@ _UNTRIED = 0.6
 _LEAN_EVERY = 8
 _LEAN_WITHIN = 4.0
 _LEAST_MS = 1e-6
+#: Nobody becomes faster than its best times this: what is further behind is not asked again.
+_LEAST_SHARE = 0.25
 
 
-def progress_share(candidates: int) -> float:
+def progress_share(candidates: int, of_all: int = 0) -> float:
     """How near to its own best a search is after so many candidates, as a share of the speed.
 
     Seen on recorded searches of the template on a GPU: 0.80 to 0.92 after 5, 0.87 to 0.96 after
-    20, 0.88 to 0.99 after 50 (ceilings of hand-made kernels, 7,787 points).
+    20, 0.88 to 0.99 after 50 (ceilings of hand-made kernels, 7,787 points). Some are further from
+    it: the more all searches have tried, ``of_all``, the less of its best one with few candidates
+    is taken to have shown (as in upper confidence bounds), or it would never be asked again.
     """
-    return 1.0 - 0.5 / (1 + candidates) ** 0.6
+    doubt = (1 + log1p(of_all)) / (1 + candidates)
+    return max(_LEAST_SHARE, 1.0 - 0.5 * doubt**0.6)
 
 
 @dataclass(slots=True)
@@ -105,10 +111,11 @@ class Standing:
             self.best_ms = min(self.best_ms, max(outcome.time_ms, _LEAST_MS))
             self.least_bytes = min(self.least_bytes, memory_bytes)
 
-    def promised_ms(self, best_ms: float) -> float:
-        """The time that one more candidate may bring the subject to, in the end."""
+    def promised_ms(self, best_ms: float, of_all: int = 0) -> float:
+        """The time that one more candidate may bring the subject to, in the end; all subjects
+        together had ``of_all`` candidates."""
         if self.best_ms < float("inf"):
-            return self.best_ms * progress_share(self.asked)
+            return self.best_ms * progress_share(self.asked, of_all)
         # Nothing was right so far: the more was tried, the less is hoped for.
         known_ms = best_ms if best_ms < float("inf") else 1.0
         return self.promise * _UNTRIED * known_ms * (1 + self.asked) ** 0.5
@@ -207,7 +214,8 @@ class GuidedStrategy:
             lean = [place for place in left if standings[place].best_ms <= _LEAN_WITHIN * best_ms]
             if lean:
                 return min(lean, key=lambda place: (standings[place].least_bytes, place))
-        return min(left, key=lambda place: (standings[place].promised_ms(best_ms), place))
+        asked = sum(standing.asked for standing in standings)
+        return min(left, key=lambda place: (standings[place].promised_ms(best_ms, asked), place))
 
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """Learn what became of a candidate."""

@@ -16,13 +16,13 @@ from mapper.plain_files import read_plain_file
 from mapper.profiles import profile_names
 from mapper.tuning_records import (
     TuningRecord,
+    choices_key,
     front_of,
     records_from_json,
     records_to_json,
     same_layer,
     shipped_records,
 )
-from nestmap.tuning.trial import choices_key
 
 DEFAULT_FOLDER = Path("out/records")
 _MAX_BYTES = 64 * 2**20
@@ -90,26 +90,6 @@ def write_records(folder: Path, device: str, fresh: Sequence[TuningRecord]) -> l
         _write(path, _kept(device, [*before, *records]))
         written.append(path)
     return written
-
-
-def replace_records(
-    folder: Path, device: str, layer: LayerSpec, records: Sequence[TuningRecord]
-) -> None:
-    """Put these in the place of all records of a layer that ``folder`` has for their targets,
-    whatever it is called there."""
-    own = folder / device / f"{file_of(layer.name)}.json"
-    before = {path: _read(path) for path in sorted((folder / device).glob("*.json"))}
-    targets = {record.target for record in records}
-    others = {
-        path: [
-            r for r in found if same_layer(r.layer) != same_layer(layer) or r.target not in targets
-        ]
-        for path, found in before.items()
-    }
-    _write(own, _kept(device, [*others.pop(own, []), *records]))
-    for path, left in others.items():
-        if len(left) < len(before[path]):
-            _write(path, left)
 
 
 def _kept(device: str, records: Sequence[TuningRecord]) -> tuple[TuningRecord, ...]:

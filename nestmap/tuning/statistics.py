@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb, sqrt
-from statistics import median
+from statistics import median, quantiles
 
 #: Of a normal distribution: deviations over the median absolute deviation.
 _MAD_TO_DEVIATION = 1.4826
@@ -83,6 +83,14 @@ def relative_error(trials: Sequence[float]) -> float:
     middle = median(kept)
     deviation = _MAD_TO_DEVIATION * median(abs(trial - middle) for trial in kept)
     return _MEDIAN_ERROR * deviation / sqrt(len(kept)) / middle if middle > 0 else 0.0
+
+
+def interquartile(values: Sequence[float]) -> float:
+    """The interquartile range over the median; 0 of fewer than four values."""
+    if len(values) < 4:
+        return 0.0
+    low, _, high = quantiles(values, n=4)
+    return (high - low) / max(median(values), 1e-12)
 
 
 def drifts(trials: Sequence[float]) -> bool:

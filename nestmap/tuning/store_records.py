@@ -6,7 +6,7 @@ front becomes records, with the figures that were measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -24,10 +24,9 @@ from mapper.layer_spec import LayerSpec
 from mapper.measurement import Timed
 from mapper.pipeline import Subject, origin_of, subject_of_layer
 from mapper.schedule import ScheduleCode
-from mapper.tuning_records import TuningRecord
-from nestmap.tuning.layer_search import tflops
-from nestmap.tuning.measuring.span import interquartile, prepared_bytes, scratch_bytes
+from mapper.tuning_records import TuningRecord, tflops
 from nestmap.tuning.record_files import device_folder, own_records
+from nestmap.tuning.statistics import interquartile
 
 #: Points of one study's front that become records: the fastest.
 MOST_OF_A_STUDY = 16
@@ -44,10 +43,13 @@ class Stored:
 
 
 def stored_records(
-    store: Store, layer: LayerSpec, on: Callable[[StoredDevice], bool] = lambda device: True
+    store: Store,
+    layer: LayerSpec,
+    on: Callable[[StoredDevice], bool] = lambda device: True,
+    also: Collection[str] = (),
 ) -> Iterator[Stored]:
     """The fronts of a layer's studies in the strict mode on the devices that are wanted, study by
-    study. What cannot be read any more is left out."""
+    study, and ``also`` these candidates. What cannot be read any more is left out."""
     variants = {program: name for name, program in programs_of(layer).items()}
     devices = {device.id: device for device in store.devices() if on(device)}
     for study in store.studies():
@@ -55,7 +57,7 @@ def stored_records(
         variant = variants.get(study.program_hash)
         if device is None or variant is None or study.mode != Mode.STRICT.value:
             continue
-        yield from _of_study(store, study, layer, variant, device)
+        yield from _of_study(store, study, layer, variant, device, also)
 
 
 def records_of_store(
@@ -86,10 +88,15 @@ def folder_of(device: StoredDevice) -> str:
 
 
 def _of_study(
-    store: Store, study: Study, layer: LayerSpec, variant: str, device: StoredDevice
+    store: Store,
+    study: Study,
+    layer: LayerSpec,
+    variant: str,
+    device: StoredDevice,
+    also: Collection[str],
 ) -> Iterator[Stored]:
-    points = store.front(study)[:MOST_OF_A_STUDY]
-    if not points:
+    front = [point.candidate_id for point in store.front(study)[:MOST_OF_A_STUDY]]
+    if not front:
         return
     subject = subject_of_layer(layer, variant)
     try:
@@ -97,8 +104,7 @@ def _of_study(
     except NestmapError:
         # Rows of another release.
         return
-    for point in points:
-        name = point.candidate_id
+    for name in dict.fromkeys((*front, *(name for name in also if name in measured))):
         try:
             chosen = store.candidate(name).chosen
             plan = _plan_of(subject, chosen)
@@ -126,11 +132,11 @@ def _record(
         variant=variant,
         choices=chosen,
         time_ms=outcome.time_ms,
-        spread=round(interquartile(list(outcome.times_ns)), 4),
+        spread=round(interquartile(outcome.times_ns), 4),
         trials=len(outcome.trials_ns),
         tflops=round(tflops(layer, outcome.time_ms), 4),
-        extra_bytes=scratch_bytes(plan),
-        prepared_bytes=prepared_bytes(plan),
+        extra_bytes=plan.scratch_bytes,
+        prepared_bytes=plan.prepared_bytes,
         relative_error=outcome.max_relative_error,
         source_hash=measured.source_hash,
         device=facts.get("device.name", device.name),

@@ -19,7 +19,6 @@ from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.proposals.blocked_proposals import Assignment, BlockedProposals
 from nestmap.tuning.sources import Refused, Source
-from nestmap.tuning.trial import Trial
 
 #: Candidates of a family for each variant, for searches that do not draw tiles.
 STARTING_CANDIDATES = 6
@@ -136,5 +135,5 @@ class TemplateSearch:
 
     def _learn(self, candidate: Candidate, outcome: Outcome) -> None:
         self._ids.add(candidate.id)
-        timed = outcome if isinstance(outcome, Timed) else None
-        self._proposals.tell([(candidate.assignment, Trial(candidate.chosen, timed))])
+        time_ms = outcome.time_ms if isinstance(outcome, Timed) else None
+        self._proposals.tell(candidate.assignment, time_ms)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.rule import Mode
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError
 from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
-from mapper.pipeline import Subject, generate_kernels
+from mapper.pipeline import Subject, derive_space, generate_kernels, subject_of_layer
 from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, best_record
-from nestmap.tuning.layer_search import quest
-from nestmap.tuning.proposals.sample_and_change import Assignment, readable
-from nestmap.tuning.proposals.shorter_vectors import fitting
+from nestmap.tuning.proposals.shorter_vectors import Assignment, fitting, readable
 
 
 def best_valid(
@@ -34,21 +34,26 @@ def best_valid(
 
 def _is_valid(record: TuningRecord, profile: DeviceProfile) -> bool:
     try:
-        wanted = quest(record.layer, record.variant, profile)
+        _, space = _derived(record, profile)
     except InputError:
         return False
-    return bool(readable(wanted.space, [record.choices]))
+    return bool(readable(space, [record.choices]))
+
+
+def _derived(record: TuningRecord, profile: DeviceProfile) -> tuple[Subject, Space]:
+    # A record may have been measured under another name of the layer.
+    subject = subject_of_layer(record.layer, record.variant)
+    return subject, derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
 
 
 def plan_of(record: TuningRecord, profile: DeviceProfile) -> HostPlan:
     """The kernels of a record, in vectors that the device has where there is such a form;
     NestmapError where its mapping is not valid any more."""
-    # A record may have been measured under another name of the layer.
-    wanted = quest(record.layer, record.variant, profile)
-    assignment = as_recorded(wanted.subject, wanted.space, profile, record)
+    subject, space = _derived(record, profile)
+    assignment = as_recorded(subject, space, profile, record)
     if assignment is None:
         raise NestmapError("the record's mapping is not valid any more")
-    return generate_kernels(wanted.subject, assignment)
+    return generate_kernels(subject, assignment)
 
 
 def as_recorded(

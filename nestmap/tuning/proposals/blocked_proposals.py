@@ -8,7 +8,8 @@ is proposed: what the solver would refuse is never built.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -25,7 +26,7 @@ from mapper.constraint_rules.predicate import (
 from mapper.cpu_targets import vector_registers
 from mapper.device_profile import DeviceProfile
 from mapper.layer_spec import LayerSpec
-from mapper.pipeline import Subject, assignment_to_json
+from mapper.pipeline import Subject
 from mapper.rewrites.blocking import Blocking
 from mapper.rewrites.catalogue import blocking_of
 from mapper.rewrites.families import LINE, ROW, Family, codes_of
@@ -34,7 +35,6 @@ from mapper.solver.limits import Watch
 from mapper.solver.space import Space, check
 from nestmap.tuning.proposals.lone_cost import lone_cost
 from nestmap.tuning.proposals.tile_cost import tile_cost
-from nestmap.tuning.trial import Trial, choices_key
 
 Assignment = Mapping[Variable, int]
 
@@ -120,7 +120,7 @@ class BlockedProposals:
             for variable, sizes in space.variables
             if isinstance(variable, LocalSizeVariable) and variable.dimension == 0
         }
-        self._seen: set[str] = set()
+        self._seen: set[frozenset[tuple[Variable, int]]] = set()
         self._found: list[tuple[float, dict[str, int]]] = []
         # Who copies to local memory for a group is no longer alone in it.
         copies = self._blocking.image_in_local or self._blocking.weights_in_local
@@ -158,7 +158,7 @@ class BlockedProposals:
         return chosen
 
     def _is_new(self, assignment: Assignment) -> bool:
-        key = choices_key(assignment_to_json(assignment))
+        key = frozenset(assignment.items())
         new = key not in self._seen
         self._seen.add(key)
         return new
@@ -179,17 +179,16 @@ class BlockedProposals:
             if again is not None:
                 yield again
 
-    def tell(self, results: Sequence[tuple[Assignment, Trial]]) -> None:
-        """What became of candidates."""
-        for assignment, trial in results:
-            self._seen.add(choices_key(assignment_to_json(assignment)))
-            if trial.time_ms is not None:
-                values = _parameters(assignment)
-                values["flat_copy"] = int(self._random.random() < 0.5)
-                if self._family is Family.SINGLE:
-                    values[LINE] = self._line_of(assignment)
-                self._found.append((trial.time_ms, values))
-        self._found.sort(key=lambda item: item[0])
+    def tell(self, assignment: Assignment, time_ms: float | None) -> None:
+        """What a candidate took; None where it failed."""
+        self._seen.add(frozenset(assignment.items()))
+        if time_ms is None:
+            return
+        values = _parameters(assignment)
+        values["flat_copy"] = int(self._random.random() < 0.5)
+        if self._family is Family.SINGLE:
+            values[LINE] = self._line_of(assignment)
+        insort(self._found, (time_ms, values), key=lambda item: item[0])
 
     def _line_of(self, assignment: Assignment) -> int:
         if assignment.get(CodeVariable(_TILE_COLUMNS)) == int(ScheduleCode.SEQUENTIAL):

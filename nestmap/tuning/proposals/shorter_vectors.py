@@ -6,17 +6,32 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from mapper.ast_model.nest import maps_below
-from mapper.constraint_rules.predicate import CodeVariable, ParameterVariable
+from mapper.constraint_rules.predicate import CodeVariable, ParameterVariable, Variable
 from mapper.device_profile import DeviceProfile
-from mapper.pipeline import Subject
+from mapper.errors import InputError
+from mapper.pipeline import Subject, assignment_from_json
 from mapper.rewrites.parameters import V
 from mapper.schedule import VECTOR_CODES
 from mapper.solver.space import Space, check
-from nestmap.tuning.proposals.sample_and_change import Assignment, readable
+
+Assignment = Mapping[Variable, int]
 
 _WIDTH = ParameterVariable("v")
 #: Filters of a work-item and of a group.
 _FILTERS = (ParameterVariable("tm"), ParameterVariable("bm"))
+
+
+def readable(space: Space, choices: Iterable[Mapping[str, object]]) -> list[Assignment]:
+    """Those of stored choices that are still in the space, as assignments."""
+    found: list[Assignment] = []
+    for value in choices:
+        try:
+            assignment = assignment_from_json(space, dict(value))
+        except InputError:
+            continue
+        if len(assignment) == len(space.variables) and not check(space, assignment):
+            found.append(assignment)
+    return found
 
 
 def fitting(

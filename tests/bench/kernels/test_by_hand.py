@@ -10,13 +10,13 @@ import pytest
 from bench.kernels import by_hand
 from bench.kernels.by_hand import POINTS, HandWritten, Point, point_of
 from bench.kernels.cpu import CpuRounds, CpuRow, compare_on_cpu
+from bench.kernels.judging import Judge
 from bench.kernels.operands import library_operands, own_layout
 from bench.kernels.tuning_stage import bordered
 from mapper.errors import NestmapError
 from mapper.layer_sets import load_layer_set, named_layer
 from mapper.layer_spec import LayerSpec, Layout
 from mapper.pipeline import subject_of_layer
-from nestmap.tuning.measuring.judging import Judge
 from nestmap.tuning.reference import make_workload
 from worker.devices.opencl import profile_of
 from worker.measuring.loaded_plan import Session, open_session

@@ -1,87 +1,55 @@
-"""The stage of searches before a comparison: which variants it searches in, what it keeps."""
+"""The stage before a comparison: which variants it tunes, what it leaves in the records."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bench.kernels import tuning_stage
 from bench.kernels.tuning_stage import Tuning, bordered, tune_layers
 from mapper.errors import InputError
 from mapper.layer_sets import layer_of_name
 from mapper.layer_spec import LayerSpec, Layout
-from mapper.tuning_records import TuningRecord
-from nestmap.tuning.layer_search import Budget, Quest
-from nestmap.tuning.measuring.pool import DeviceState
-from nestmap.tuning.record_files import read_records, write_records
-from tests.unit.tuning.records import SMALL, record
-from tests.unit.tuning.slowing_pool import FACTS, SlowingPool, found
-from worker.devices.null import NULL_PROFILE
+from mapper.measurement import Outcome
+from mapper.tuning_records import best_record
+from nestmap.tuning.record_files import device_folder, read_records
+from nestmap.tuning.run import Budget
+from tests.unit.tuning.fakes import ScriptedDevice, timed
+from tests.unit.tuning.records import SMALL
 
 
-class IdlePool:
-    """A device that is asked for nothing."""
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def __enter__(self) -> IdlePool:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def device(self) -> DeviceState:
-        return DeviceState(dict(FACTS), NULL_PROFILE)
-
-    def forget(self) -> None: ...
-
-
-@pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The variants that were searched in, in order."""
-    found: list[str] = []
-
-    def search(wanted: Quest, *_: Any, **__: Any) -> list[Any]:
-        found.append(wanted.variant)
-        return []
-
-    monkeypatch.setattr(tuning_stage, "Pool", IdlePool)
-    monkeypatch.setattr(tuning_stage, "search", search)
-    return found
-
-
-def tuned(folder: Path, layers: list[LayerSpec], *variants: str) -> list[str]:
+def tuned(
+    folder: Path,
+    layers: list[LayerSpec],
+    *variants: str,
+    candidates: int = 6,
+    device: ScriptedDevice | None = None,
+) -> list[str]:
     said: list[str] = []
-    how = Tuning(variants, Budget(candidates=1), 1, folder / "journal")
-    tune_layers(layers, "null", how, folder, said.append)
+    how = Tuning(variants, Budget(candidates=candidates), folder / "store.sqlite3")
+    tune_layers(layers, device or ScriptedDevice(), how, folder / "records", said.append)
     return said
 
 
-def test_a_variant_that_cannot_compute_a_layer_is_left_out_and_said(
-    searched: list[str], tmp_path: Path
-):
-    said = tuned(tmp_path, [SMALL], "direct", "tiled-vectors", "partial")
-    assert searched == ["direct", "partial"]
+def test_a_variant_that_cannot_compute_a_layer_is_left_out_and_said(tmp_path: Path):
+    said = tuned(tmp_path, [SMALL], "tiled", "tiled-vectors")
     assert [line for line in said if "left out" in line] == [
-        line for line in said if "tiled-vectors" in line
+        line for line in said if line.startswith("small tiled-vectors")
     ]
+    (best,) = [line for line in said if "TFLOP/s" in line]
+    assert best.startswith("small: 6 tried") and "; tiled: " in best
 
 
-def test_a_layer_that_no_variant_can_compute_does_not_end_the_search_of_others(
-    searched: list[str], tmp_path: Path
-):
-    tuned(tmp_path, [SMALL, replace(layer_of_name("vgg16/7"), layout=Layout.NCHW)], "tiled-vectors")
-    assert searched == ["tiled-vectors"]
+def test_a_layer_that_no_variant_can_compute_does_not_end_the_tuning_of_others(tmp_path: Path):
+    other = replace(layer_of_name("vgg16/7"), layout=Layout.NCHW)
+    said = tuned(tmp_path, [SMALL, other], "tiled-vectors", candidates=2)
+    assert any(line.startswith("vgg16/7: 2 tried") for line in said)
 
 
-def test_where_nothing_can_be_searched_the_reasons_are_an_error(
-    searched: list[str], tmp_path: Path
-):
+def test_where_nothing_can_be_tuned_the_reasons_are_an_error(tmp_path: Path):
     with pytest.raises(InputError, match="tiled-vectors"):
         tuned(tmp_path, [SMALL], "tiled-vectors", "tiled-vectors-slices")
-    assert not searched
 
 
 def test_a_layer_without_padding_is_no_other_with_its_border_given():
@@ -91,57 +59,31 @@ def test_a_layer_without_padding_is_no_other_with_its_border_given():
     assert (wide.height, wide.width, wide.pad_top) == (8, 8, 0) and wide.name == "small bordered"
 
 
-def test_after_a_search_of_several_variants_only_times_of_the_same_turns_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = {"direct": found("direct", 2, 0.1), "partial": found("partial", 1, 5.0)}
-    other = record(layer=replace(SMALL, filters=16), source_hash="of another layer")
-    write_records(tmp_path, "fake", [other, replace(found("direct", 3, 1.0)[2], time_ms=0.05)])
-    pool = SlowingPool({"direct": 2.0, "partial": 1.0})
-    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: pool)
-    monkeypatch.setattr(tuning_stage, "search", lambda wanted, *_, **__: records[wanted.variant])
-    said: list[str] = []
-    how = Tuning(("direct", "partial"), Budget(candidates=1), 1, tmp_path / "journal")
-    tune_layers([SMALL], "null", how, tmp_path, said.append)
-    kept = read_records(tmp_path, "fake")
-    assert [r.source_hash for r in kept] == ["of another layer", "partial now"]
-    assert any("4 kernels of direct, partial again, in turns" in line for line in said)
+def test_records_have_the_times_of_the_turns_that_finalists_took_together(tmp_path: Path):
+    """Searches follow each other, and a machine is slower in one minute than in another."""
+    # Measured first the second is the fastest; in turns it is slower than the fourth.
+    searched = [3.0, 1.0, 2.5, 1.1, 2.0, 2.8]
+    fastest = ""
+
+    def answer(number: int, candidate: str) -> Outcome:
+        nonlocal fastest
+        if number < len(searched):
+            fastest = candidate if number == 1 else fastest
+            return timed(searched[number])
+        return timed(1.6 if candidate == fastest else 1.2)
+
+    device = ScriptedDevice(answer)
+    tuned(tmp_path, [SMALL], "tiled", device=device)
+    best = best_record(read_records(tmp_path / "records", device_folder(device.facts())), SMALL)
+    assert best is not None and best.time_ms == 1.2 and best.trials > 3
 
 
-def test_ctrl_c_while_a_layer_settles_leaves_the_searches_records_and_the_other_layers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = {"direct": found("direct", 1, 1.0), "partial": found("partial", 1, 5.0)}
-    searched: list[str] = []
+def test_what_the_store_holds_is_not_measured_again(tmp_path: Path):
+    def answer(number: int, candidate: str) -> Outcome:
+        # So far apart that none but the best is a finalist.
+        return timed(2.0**number)
 
-    def search(wanted: Quest, *_: Any, **__: Any) -> list[TuningRecord]:
-        searched.append(wanted.variant)
-        return records[wanted.variant]
-
-    pool = SlowingPool({})
-
-    def interrupted(*_: Any) -> list[TuningRecord]:
-        pool.waiting = 1
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: pool)
-    monkeypatch.setattr(tuning_stage, "search", search)
-    monkeypatch.setattr(tuning_stage, "in_the_same_turns", interrupted)
-    how = Tuning(("direct", "partial"), Budget(candidates=1), 1, tmp_path / "journal")
-    said: list[str] = []
-    tune_layers([SMALL, SMALL], "null", how, tmp_path, said.append)
-    assert searched == ["direct", "partial"] * 2
-    assert [r.time_ms for r in read_records(tmp_path, "fake")] == [1.0]
-    assert sum("stopped" in line for line in said) == 2
-
-
-def test_records_of_one_variant_are_not_timed_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool = SlowingPool({"direct": 2.0})
-    monkeypatch.setattr(tuning_stage, "Pool", lambda *_: pool)
-    monkeypatch.setattr(tuning_stage, "search", lambda *_, **__: found("direct", 2, 0.1))
-    how = Tuning(("direct",), Budget(candidates=1), 1, tmp_path / "journal")
-    tune_layers([SMALL], "null", how, tmp_path, lambda _: None)
-    assert not pool.measured
-    assert len(read_records(tmp_path, "fake")) == 1
+    first, again = ScriptedDevice(answer), ScriptedDevice(answer)
+    tuned(tmp_path, [SMALL], "tiled", device=first)
+    tuned(tmp_path, [SMALL], "tiled", device=again)
+    assert len(first.measured) == 6 and again.measured == []

@@ -13,10 +13,10 @@ from mapper.layer_spec import LayerSpec, Layout
 from mapper.pipeline import choices_of, generate_kernels
 from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
-from nestmap.tuning.layer_search import quest
 from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from nestmap.tuning.reference import make_workload
 from tests.kernels import run_once
+from tests.spaces import derived
 
 pytestmark = pytest.mark.kernels
 
@@ -35,7 +35,7 @@ def test_bands_of_tiles_are_right_and_hold_their_sums_in_whole_vectors(
         pad_top=1, pad_left=1, pad_bottom=1, pad_right=1, bias=bool(activation),
         activation=activation or "none", layout=layout,
     )  # fmt: skip
-    wanted = quest(layer, "blocked-bands", load_profile("pocl"))
+    wanted = derived(layer, "blocked-bands", load_profile("pocl"))
     assert wanted.subject.program is not None
     proposals = BlockedProposals(
         layer, "blocked-bands", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 1

@@ -17,19 +17,17 @@ from mapper.constraint_rules.predicate import (
 )
 from mapper.layer_sets import named_layer
 from mapper.layer_spec import LayerSpec, Layout
-from mapper.measurement import Timed
 from mapper.pipeline import choices_of, generate_kernels
 from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
 from mapper.rewrites.shape import Shape
 from mapper.schedule import ScheduleCode
 from nestmap.device_limits import limits_of_device
-from nestmap.tuning.layer_search import Quest, quest
 from nestmap.tuning.proposals.blocked_proposals import EXPLORED, Assignment, BlockedProposals
 from nestmap.tuning.proposals.lone_cost import lone_cost
 from nestmap.tuning.reference import make_workload
-from nestmap.tuning.trial import Trial
 from tests.kernels import run_once
+from tests.spaces import Derived, derived
 
 #: Two vectors of 7 pixels, one core's best tile on vgg16/10 by the model and by measuring.
 BEST = {"tm": 32, "tr": 1, "tp": 7, "v": 16, "ut": 1, "rho_x": 0, "rho_y": 0}
@@ -45,7 +43,7 @@ def test_the_first_proposals_are_near_the_best_tile_of_all_by_the_model(
     layout: Layout, device: str, tile: dict[str, int]
 ):
     layer = replace(named_layer("vgg16/10"), layout=layout)
-    wanted = quest(layer, "blocked", limits_of_device(device))
+    wanted = derived(layer, "blocked", limits_of_device(device))
     proposals = BlockedProposals(
         layer, "blocked", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0
     )
@@ -79,7 +77,7 @@ def test_pixels_with_their_channels_are_padded_in_blocks_of_channels(
     channels: int, layout: Layout, lengths: str
 ):
     layer = replace(named_layer("vgg16/24"), channels=channels, layout=layout)
-    wanted = quest(layer, "blocked", load_profile("pocl"))
+    wanted = derived(layer, "blocked", load_profile("pocl"))
     proposals = BlockedProposals(
         layer, "blocked", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0
     )
@@ -93,7 +91,7 @@ SMALL = LayerSpec(channels=3, height=19, width=19, filters=32, kernel_height=3, 
 
 @pytest.mark.kernels
 def test_what_is_known_is_tried_again_in_groups_of_each_size_and_all_are_right() -> None:
-    wanted = quest(SMALL, "blocked", load_profile("pocl"))
+    wanted = derived(SMALL, "blocked", load_profile("pocl"))
 
     def proposals(*known: Assignment) -> BlockedProposals:
         return BlockedProposals(
@@ -133,22 +131,19 @@ def test_what_is_known_is_tried_again_in_groups_of_each_size_and_all_are_right()
 
 
 def test_later_proposals_stand_in_groups_of_other_sizes_than_the_best() -> None:
-    wanted = quest(SMALL, "blocked", load_profile("pocl"))
+    wanted = derived(SMALL, "blocked", load_profile("pocl"))
     proposals = BlockedProposals(
         SMALL, "blocked", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0
     )
     size = LocalSizeVariable("convolution", 0)
     drawn = proposals.propose(EXPLORED)
     alone = [chosen for chosen in drawn if chosen[size] == 1]
-    proposals.tell([(one, timed(1.0 if one in alone else 9.0)) for one in drawn])
+    for one in drawn:
+        proposals.tell(one, 1.0 if one in alone else 9.0)
     sizes = [chosen[size] for chosen in proposals.propose(64)]
     assert set(sizes) == {1, 4, 16}
     # The best stand alone, so most of what is changed does too.
     assert sizes.count(1) > 32
-
-
-def timed(time_ms: float) -> Trial:
-    return Trial({}, Timed((round(time_ms * 1e6),) * 3, 0.0, 0.0))
 
 
 @pytest.mark.kernels
@@ -171,9 +166,9 @@ def test_channels_of_a_group_within_a_block_are_padded_one_by_one() -> None:
     assert re.search(r"pad_channel +4 +F ", generate_kernels(wanted.subject, first).source)
 
 
-def first_with(layer: LayerSpec, width: int) -> tuple[Quest, Assignment]:
+def first_with(layer: LayerSpec, width: int) -> tuple[Derived, Assignment]:
     """The first proposal of `blocked` in vectors of so many filters."""
-    wanted = quest(layer, "blocked", load_profile("pocl"))
+    wanted = derived(layer, "blocked", load_profile("pocl"))
     proposals = BlockedProposals(
         layer, "blocked", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0
     )
@@ -183,7 +178,7 @@ def first_with(layer: LayerSpec, width: int) -> tuple[Quest, Assignment]:
 
 def test_bands_of_one_tile_are_proposed_where_a_layer_has_no_more() -> None:
     one_row = LayerSpec(channels=32, height=1, width=1, filters=16, kernel_height=1, kernel_width=1)
-    wanted = quest(one_row, "blocked-bands", load_profile("pocl"))
+    wanted = derived(one_row, "blocked-bands", load_profile("pocl"))
     proposals = BlockedProposals(
         one_row, "blocked-bands", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 0
     )

@@ -12,6 +12,7 @@ from mapper.cpu_targets import vector_bits
 from mapper.errors import InputError
 from mapper.layer_sets import named_layer
 from mapper.pipeline import assignment_to_json
+from mapper.solver.sampling import sample
 from mapper.tuning_records import (
     best_record,
     front_of,
@@ -23,16 +24,14 @@ from mapper.tuning_records import (
     shipped_records,
 )
 from nestmap.tuning import record_files
-from nestmap.tuning.layer_search import quest
-from nestmap.tuning.proposals.sample_and_change import SampleAndChange
 from nestmap.tuning.record_files import (
     device_folder,
     file_of,
     read_records,
-    replace_records,
     write_records,
 )
 from nestmap.tuning.valid_records import best_valid
+from tests.spaces import derived
 from tests.unit.tuning.records import SMALL, record
 from worker.devices.null import NULL_PROFILE
 
@@ -159,7 +158,7 @@ def test_records_of_different_targets_do_not_push_each_other_out(tmp_path: Path)
     assert front_of([slow, fast]) == (slow, fast)
     write_records(tmp_path, "cpu", [fast, slow])
     again = replace(slow, time_ms=1.5)
-    replace_records(tmp_path, "cpu", SMALL, [again])
+    write_records(tmp_path, "cpu", [again])
     assert sorted(r.time_ms for r in read_records(tmp_path, "cpu")) == [1.0, 1.5]
 
 
@@ -183,7 +182,7 @@ def test_what_is_shipped_has_the_figures_of_the_folder_once_it_was_timed_again(
     monkeypatch.setattr(record_files, "shipped_records", lambda _: (shipped,))
     better = record(time_ms=1.3, source_hash="better", choices={"mapping": {}})
     again = replace(shipped, time_ms=1.4)
-    replace_records(tmp_path, "gpu", SMALL, [again, better])
+    write_records(tmp_path, "gpu", [again, better])
     assert best_record(read_records(tmp_path, "gpu"), SMALL) == better
     # Another search's records do not push it out of the file.
     write_records(tmp_path, "gpu", [replace(better, time_ms=1.2)])
@@ -202,19 +201,9 @@ def test_a_mapping_of_which_another_source_is_made_now_has_todays_time(tmp_path:
     assert read_records(tmp_path, "gpu") == (today,)
 
 
-def test_records_are_replaced_in_every_file_whatever_the_layer_is_called_there(tmp_path: Path):
-    named = named_layer("vgg16/0")
-    unnamed = replace(named, name="mine")
-    write_records(tmp_path, "gpu", [record(layer=unnamed, time_ms=0.1), record()])
-    replace_records(tmp_path, "gpu", named, [record(layer=named, time_ms=2.0)])
-    assert [(r.layer.name, r.time_ms) for r in read_records(tmp_path, "gpu")] == [
-        ("small", 2.0), ("vgg16/0", 2.0),
-    ]  # fmt: skip
-
-
 def test_a_record_that_is_not_valid_any_more_does_not_hide_one_that_is():
-    wanted = quest(SMALL, "direct", NULL_PROFILE)
-    (drawn,) = SampleAndChange(wanted.space, 1).propose(1)
+    wanted = derived(SMALL, "direct", NULL_PROFILE)
+    (drawn,) = sample(wanted.space, 1, 1)
     valid = record(choices=assignment_to_json(drawn), time_ms=2.0, extra_bytes=0)
     stale = record(time_ms=1.0)
     unknown = record(variant="direct", time_ms=0.5, choices={"mapping": {"pad_block": 1}})

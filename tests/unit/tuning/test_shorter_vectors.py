@@ -16,15 +16,15 @@ from mapper.layer_sets import named_layer
 from mapper.layer_spec import LayerSpec, Layout
 from mapper.pipeline import assignment_to_json, choices_of, generate_kernels
 from mapper.rewrites.families import Family
+from mapper.solver.sampling import sample
 from mapper.tuning_records import best_record, shipped_records
 from nestmap.device_limits import limits_of_device
-from nestmap.tuning.layer_search import Quest, quest
 from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
-from nestmap.tuning.proposals.sample_and_change import drawn, readable
-from nestmap.tuning.proposals.shorter_vectors import fitting, longest_vector
+from nestmap.tuning.proposals.shorter_vectors import fitting, longest_vector, readable
 from nestmap.tuning.reference import make_workload
 from nestmap.tuning.valid_records import as_recorded, plan_of
 from tests.kernels import run_once
+from tests.spaces import Derived, derived
 from tests.unit.tuning.records import record
 
 WIDE, NARROW = limits_of_device("pocl"), limits_of_device("pocl@haswell")
@@ -33,7 +33,7 @@ SMALL = LayerSpec(channels=16, height=9, width=9, filters=32, kernel_height=3, k
                   layout=Layout.NCHW)  # fmt: skip
 
 
-def wide_choices(wanted: Quest, count: int = 1) -> list[dict[str, object]]:
+def wide_choices(wanted: Derived, count: int = 1) -> list[dict[str, object]]:
     """The first proposals in vectors of 16 filters, as records have them."""
     proposals = BlockedProposals(
         wanted.layer, wanted.variant, wanted.subject, wanted.space, WIDE, Family.SINGLE, 0
@@ -49,7 +49,7 @@ def values(assignment: Mapping[Variable, int]) -> dict[str, int]:
 @pytest.mark.parametrize("layout", [Layout.NCHW, Layout.NCHW16C])
 @pytest.mark.parametrize("variant", ["blocked", "blocked-bands"])
 def test_a_work_item_keeps_its_sums_and_makes_fewer_filters(variant: str, layout: Layout) -> None:
-    wanted = quest(replace(SMALL, layout=layout), variant, NARROW)
+    wanted = derived(replace(SMALL, layout=layout), variant, NARROW)
     stored = wide_choices(wanted, 3)
     before = readable(wanted.space, stored)
     after = fitting(wanted.subject, wanted.space, NARROW, stored)
@@ -63,7 +63,7 @@ def test_a_work_item_keeps_its_sums_and_makes_fewer_filters(variant: str, layout
 
 @pytest.mark.kernels
 def test_the_shorter_form_computes_the_same() -> None:
-    wanted = quest(SMALL, "blocked", NARROW)
+    wanted = derived(SMALL, "blocked", NARROW)
     (shorter,) = fitting(wanted.subject, wanted.space, NARROW, wide_choices(wanted))
     assert wanted.subject.program is not None
     plan = generate_kernels(wanted.subject, shorter)
@@ -74,15 +74,15 @@ def test_the_shorter_form_computes_the_same() -> None:
 
 
 def test_what_fits_stays_as_it_is() -> None:
-    wanted = quest(SMALL, "blocked", WIDE)
+    wanted = derived(SMALL, "blocked", WIDE)
     stored = wide_choices(wanted, 2)
     assert fitting(wanted.subject, wanted.space, WIDE, stored) == readable(wanted.space, stored)
 
 
 @pytest.mark.parametrize("device", [WIDE, NARROW], ids=["16 floats", "8 floats"])
 def test_a_mapping_whose_vectors_are_codes_alone_has_no_shorter_form(device: DeviceProfile) -> None:
-    wanted = quest(replace(SMALL, layout=Layout.NHWC), "partial", device)
-    wide = next(one for one in drawn(wanted.space, 16, 1) if longest_vector(one) == 16)
+    wanted = derived(replace(SMALL, layout=Layout.NHWC), "partial", device)
+    wide = next(one for one in sample(wanted.space, 16, 1) if longest_vector(one) == 16)
     stored = assignment_to_json(wide)
     found = fitting(wanted.subject, wanted.space, device, [stored])
     assert found == ([wide] if device is WIDE else [])

@@ -109,6 +109,18 @@ def test_a_search_is_nearer_to_its_best_with_every_candidate() -> None:
     assert 0.80 <= shares[2] <= 0.92 and 0.87 <= shares[3] <= 0.96
 
 
+def test_a_search_that_began_badly_is_asked_again_while_the_leader_stands_still() -> None:
+    """A search whose first five were 1.4 times as slow as another's best found, in the end, what
+    was 1.5 times as fast (a pointwise convolution on an H200); one 5 times behind is left alone."""
+    leader = Standing(promise=1.0, asked=300, best_ms=1.0)
+    rival = Standing(promise=1.0, asked=5, best_ms=1.4)
+    hopeless = Standing(promise=1.0, asked=1, best_ms=5.0)
+    assert rival.promised_ms(1.0, 306) < leader.promised_ms(1.0, 306)
+    assert hopeless.promised_ms(1.0, 306) > leader.promised_ms(1.0, 306)
+    rival.asked = 40
+    assert rival.promised_ms(1.0, 341) > leader.promised_ms(1.0, 341)
+
+
 def test_histories_count_as_told(sources: tuple[Source, ...]) -> None:
     (first,) = Tuner(sources[:1], NULL_PROFILE, 5).ask()
     past = (first.assignment, timed(3.0), 100)
