@@ -149,8 +149,7 @@ class Couplings:
         order = np.argsort(group, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(group, minlength=len(first)))))
         terms: dict[Variable, Array] = {
-            self._visible[part]: column[first]
-            for part, column in zip(parts, columns, strict=True)
+            self._visible[part]: column[first] for part, column in zip(parts, columns, strict=True)
         }
         return Signatures(table, terms, order, starts)
 

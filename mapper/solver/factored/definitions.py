@@ -80,5 +80,3 @@ def _definitions(
             names = variables(term)
             if names and all(isinstance(name, ParameterVariable) for name in names):
                 yield variable, term
-
-

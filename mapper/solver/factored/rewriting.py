@@ -79,9 +79,9 @@ class Rewriter:
             case CodeVariable() | ParameterVariable() | LocalSizeVariable():
                 return part
             case And(parts):
-                return all_of(*map(self.predicate, parts))
+                return _opposed(all_of(*map(self.predicate, parts)))
             case Or(parts):
-                return any_of(*map(self.predicate, parts))
+                return _opposed(any_of(*map(self.predicate, parts)))
             case Not(inner):
                 return negate(self.predicate(inner))
             case Compare(relation, left, right):
@@ -97,9 +97,7 @@ class Rewriter:
             case Modulo(top, bottom):
                 return remainder(self.term(top), self.term(bottom))
             case Select(condition, then, otherwise):
-                return select(
-                    self.predicate(condition), self.term(then), self.term(otherwise)
-                )
+                return select(self.predicate(condition), self.term(then), self.term(otherwise))
             case _:
                 assert_never(part)
 
@@ -115,6 +113,16 @@ class Rewriter:
         return floor_divide(
             multiply(*(left - common).elements()), multiply(*(right - common).elements())
         )
+
+
+def _opposed(predicate: Predicate) -> Predicate:
+    """A part and its opposite together say nothing, or all."""
+    if not isinstance(predicate, And | Or):
+        return predicate
+    present = set(predicate.parts)
+    if any(negate(part) in present for part in predicate.parts):
+        return Truth(isinstance(predicate, Or))
+    return predicate
 
 
 def _factors(term: IntTerm) -> tuple[IntTerm, ...]:

@@ -7,7 +7,7 @@ its signatures have combinations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -108,9 +108,7 @@ class FactoredValues:
             rank, row = divmod(rank, one.table.rows)
             chosen |= _row(one.table, row)
         state = 0
-        for layer, one, behind in zip(
-            self._layers, self._levels, self._suffixes[1:], strict=True
-        ):
+        for layer, one, behind in zip(self._layers, self._levels, self._suffixes[1:], strict=True):
             first, last = int(layer.starts[state]), int(layer.starts[state + 1])
             weights = _weights(layer, one, behind, slice(first, last))
             ends = np.cumsum(weights)
