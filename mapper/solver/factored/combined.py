@@ -7,16 +7,21 @@ are seen at once, and the maps that must agree are in effect one code, whose own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
 
 from mapper.constraint_rules.evaluation import evaluate
 from mapper.constraint_rules.predicate import FALSE, Predicate, Variable, variables
+from mapper.errors import LimitError, Problem
 from mapper.solver.diagram.blocks import Block, CodeClass
 from mapper.solver.diagram.compile import conjuncts
 from mapper.solver.limits import Watch
 from mapper.solver.space import Domain
+
+#: Of each block the number of a class.
+Choice = tuple[int, ...]
+# More demands than these are not told apart.
+_MOST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +37,26 @@ NO_DEMAND = Demand(frozenset(), frozenset())
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A class of one block that leads from the demand of the blocks before to another one."""
+    """A class of one block that leads from the demand of the blocks before to another one.
+
+    ``paths`` choices of codes are of the class, ``ways`` of all blocks so far.
+    """
 
     before: Demand
-    code_class: CodeClass
+    place: int
+    paths: int
     ways: int
 
 
 class Combined:
-    """All choices of codes by what they demand; ``ways`` has how many choices make a demand."""
+    """All choices of codes by what they demand; ``ways`` has how many choices make a demand.
+
+    LimitError where there are too many demands.
+    """
 
     def __init__(
         self, blocks: Sequence[Block], domains: Mapping[Variable, Domain], watch: Watch
     ) -> None:
-        self._blocks = tuple(blocks)
         self._domains = domains
         self._read: dict[CodeClass, Demand | None] = {}
         self._steps: list[dict[Demand, list[_Way]]] = []
@@ -54,11 +65,13 @@ class Combined:
             found: dict[Demand, list[_Way]] = {}
             for before, number in ways.items():
                 watch.tick()
-                for code_class in block.classes:
+                for place, code_class in enumerate(block.classes):
                     after = self._joined(before, code_class)
                     if after is not None:
-                        way = _Way(before, code_class, number * code_class.paths)
+                        paths = code_class.paths
+                        way = _Way(before, place, paths, number * paths)
                         found.setdefault(after, []).append(way)
+            _refuse_beyond(len(found))
             self._steps.append(found)
             ways = {demand: sum(way.ways for way in leading) for demand, leading in found.items()}
         self.ways: Mapping[Demand, int] = ways
@@ -80,22 +93,40 @@ class Combined:
             allowed[name] = kept
         return Demand(frozenset(allowed.items()), before.rest | own.rest)
 
-    def draw(self, demand: Demand, random: Random) -> dict[Variable, int]:
-        """Codes that make a demand, each choice of them equally likely."""
-        found: dict[Variable, int] = {}
-        for block, step in zip(reversed(self._blocks), reversed(self._steps), strict=True):
-            leading = step[demand]
-            rank = random.randrange(sum(way.ways for way in leading))
-            for way in leading:
+    def choice_at(self, demand: Demand, rank: int) -> Choice:
+        """Classes that make a demand; of its :attr:`ways` those with this number."""
+        found: list[int] = []
+        for step in reversed(self._steps):
+            for way in step[demand]:
                 if rank < way.ways:
                     break
                 rank -= way.ways
             else:
                 raise AssertionError(rank)
-            chosen = block.draw(way.code_class, 1, random)
-            found |= {name: int(column[0]) for name, column in chosen.items()}
+            found.append(way.place)
+            rank //= way.paths
             demand = way.before
-        return found
+        return tuple(reversed(found))
+
+    def choices(self, demand: Demand) -> Iterator[Choice]:
+        """All classes that make a demand, each combination once."""
+        return self._choices(demand, len(self._steps))
+
+    def _choices(self, demand: Demand, blocks: int) -> Iterator[Choice]:
+        if not blocks:
+            yield ()
+            return
+        for way in self._steps[blocks - 1][demand]:
+            for earlier in self._choices(way.before, blocks - 1):
+                yield (*earlier, way.place)
+
+
+def _refuse_beyond(found: int) -> None:
+    if found > _MOST:
+        raise LimitError(
+            Problem("", "the schedules demand too much that differs to be counted", f"{found}",
+                    f"{_MOST}", "pin or forbid schedules")
+        )  # fmt: skip
 
 
 def demand_of(predicates: Iterable[Predicate], domains: Mapping[Variable, Domain]) -> Demand | None:

@@ -8,13 +8,14 @@ one signature. The couplings are then a decision diagram over groups instead of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.constraint_rules.evaluation import evaluate_partial
 from mapper.constraint_rules.predicate import (
     And,
     IntTerm,
@@ -41,7 +42,7 @@ from mapper.solver.factored.tables import Table
 from mapper.solver.space import Domain
 
 Array = NDArray[Any]
-_ASSOCIATIVE = {Sum: add, Product: multiply, Maximum: maximum, And: all_of, Or: any_of}
+Part = TypeVar("Part", Predicate, IntTerm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,15 @@ class Signatures:
     starts: Array
 
     @property
-    def ways(self) -> Array:
-        """The number of rows of each signature."""
-        return np.diff(self.starts)
+    def number(self) -> int:
+        """The number of signatures."""
+        return len(self.starts) - 1
+
+    def ways(self, row_ways: Array) -> Array:
+        """The solutions that each signature counts for, if rows count for these."""
+        if not self.number:
+            return np.zeros(0, np.int64)
+        return np.add.reduceat(row_ways[self.order], self.starts[:-1])
 
 
 class Couplings:
@@ -81,8 +88,24 @@ class Couplings:
         step = self._rewriter = Rewriter(self._seen, domains)
         # A definition is a term like others; a membership of its variable stays as it is.
         self.definitions = {name: step.term(term) for name, term in defined.items()}
-        self.predicates = [step.predicate(predicate) for predicate in predicates]
-        self.signatures = [self._signatures(k, table) for k, table in enumerate(tables)]
+        said = [step.predicate(predicate) for predicate in predicates]
+        self._terms = self._values(tables)
+        values = {
+            name: tuple(dict.fromkeys(column.tolist())) or (0,)
+            for columns in self._terms
+            for name, column in columns.items()
+        }
+        # What holds whatever is chosen need not be seen.
+        self.predicates = [
+            p
+            for p in said
+            if not variables(p).isdisjoint(defined) or evaluate_partial(p, {}, values) is not True
+        ]
+        seen = variables(*self.predicates, *self.definitions.values())
+        self.signatures = [
+            _signatures(table, {name: c for name, c in columns.items() if name in seen})
+            for table, columns in zip(tables, self._terms, strict=True)
+        ]
 
     def groups(self, part: Predicate | IntTerm) -> int:
         """The tables that a part depends on, as a bit mask."""
@@ -105,22 +128,30 @@ class Couplings:
         mask = self.groups(part)
         if not mask & (mask - 1):
             return self._shown(part)
-        build = _ASSOCIATIVE.get(type(part))
-        if build is None:
-            return None
-        return self._by_group(part, build)
+        match part:
+            case Sum(terms):
+                return self._by_group(terms, add)
+            case Product(factors):
+                return self._by_group(factors, multiply)
+            case Maximum(terms):
+                return self._by_group(terms, maximum)
+            case And(parts):
+                return self._by_group(parts, all_of)
+            case Or(parts):
+                return self._by_group(parts, any_of)
+            case _:
+                return None
 
-    def _by_group(self, part: Any, build: Any) -> Predicate | IntTerm | None:
-        parts: tuple[Any, ...] = (
-            part.terms if isinstance(part, Sum | Maximum)
-            else part.factors if isinstance(part, Product) else part.parts
-        )  # fmt: skip
-        together: dict[int, list[Any]] = {}
+    def _by_group(
+        self, parts: Sequence[Part], build: Callable[..., Predicate | IntTerm]
+    ) -> Predicate | IntTerm | None:
+        """Operands of one group joined; None where each is of another."""
+        together: dict[int, list[Part]] = {}
         for inner in parts:
             together.setdefault(self.groups(inner), []).append(inner)
         if all(len(inner) == 1 for inner in together.values()):
             return None
-        found: list[Any] = []
+        found: list[Predicate | IntTerm] = []
         for mask, inner in together.items():
             if mask & (mask - 1) or not mask:
                 found += [self._rewriter.part(item) for item in inner]
@@ -136,22 +167,31 @@ class Couplings:
             return Member(variable, frozenset({1}))
         return variable
 
-    def _signatures(self, place: int, table: Table) -> Signatures:
-        parts = [part for part in self._visible if self.groups(part) == 1 << place]
-        if not table.rows:
-            nothing = np.zeros(0, np.int64)
-            return Signatures(table, {}, nothing, np.zeros(1, np.int64))
-        columns = [
-            column.astype(np.int64) if column.dtype == np.bool_ else column
-            for column in values_of(parts, self._domains, table.columns, table.rows)
-        ]
-        first, group = group_rows(columns, table.rows)
-        order = np.argsort(group, kind="stable")
-        starts = np.concatenate(([0], np.cumsum(np.bincount(group, minlength=len(first)))))
-        terms: dict[Variable, Array] = {
-            self._visible[part]: column[first] for part, column in zip(parts, columns, strict=True)
-        }
-        return Signatures(table, terms, order, starts)
+    def _values(self, tables: Sequence[Table]) -> list[dict[Variable, Array]]:
+        """For each table the visible terms of its rows."""
+        found: list[dict[Variable, Array]] = []
+        for place, table in enumerate(tables):
+            parts = [part for part in self._visible if self.groups(part) == 1 << place]
+            columns = values_of(parts, self._domains, table.columns, table.rows)
+            found.append(
+                {
+                    self._visible[part]: column.astype(np.int64)
+                    if column.dtype == np.bool_
+                    else column
+                    for part, column in zip(parts, columns, strict=True)
+                }
+            )
+        return found
+
+
+def _signatures(table: Table, columns: Mapping[Variable, Array]) -> Signatures:
+    if not table.rows:
+        return Signatures(table, {}, np.zeros(0, np.int64), np.zeros(1, np.int64))
+    first, group = group_rows(list(columns.values()), table.rows)
+    order = np.argsort(group, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(np.bincount(group, minlength=len(first)))))
+    terms = {name: column[first] for name, column in columns.items()}
+    return Signatures(table, terms, order, starts)
 
 
 class SignatureGraph(Graph):

@@ -3,12 +3,12 @@
 Tuning parameters fall into few groups: those of the rows of a tile, of its columns, of filters, of
 channels. Within one, constraints are tight (what divides what), and a table of some hundred rows
 holds all; between groups stand few constraints, on products and sums (:mod:`couplings`). Groups
-are found by joining, as "Join Ordering" in databases does it, the smallest product first.
+are found by joining, the smallest product first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -29,14 +29,23 @@ MOST_JOINED = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Combinations of the values of some variables: columns of equal length."""
+    """Combinations of the values of some variables: columns of equal length.
+
+    Each row counts for as many solutions as ``ways`` says.
+    """
 
     columns: Mapping[Variable, Array]
-    rows: int
+    ways: Array
+
+    @property
+    def rows(self) -> int:
+        """The number of combinations."""
+        return len(self.ways)
 
     def only(self, rows: Array) -> Table:
         """Some of the rows."""
-        return Table({name: column[rows] for name, column in self.columns.items()}, len(rows))
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return Table(columns, self.ways[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,53 +56,66 @@ class Grouped:
     couplings: tuple[Predicate, ...]
 
 
+def free_table(name: Variable, domain: Domain) -> Table:
+    """A variable with all its values."""
+    return Table({name: as_array(domain)}, np.ones(len(domain), np.int64))
+
+
 def grouped(
-    entries: Sequence[tuple[Variable, Domain]],
+    singles: Sequence[Table],
     predicates: Sequence[Predicate],
     scopes: Mapping[Predicate, frozenset[Variable]],
+    domains: Mapping[Variable, Domain],
+    last: Collection[Variable],
     watch: Watch,
 ) -> Grouped:
-    """Variables in tables; ``scopes`` are the entries' variables that a predicate depends on.
+    """Tables of single variables joined; ``scopes`` are the variables that a predicate depends on.
 
-    A predicate whose scope has variables that it does not name itself is always a coupling.
+    A predicate whose scope has variables that it does not name itself is always a coupling; one
+    that speaks of variables in ``last`` unless these follow from the others.
     """
-    domains = dict(entries)
-    tables: dict[Variable, Table] = {}
-    for name, domain in entries:
-        tables[name] = Table({name: as_array(domain)}, len(domain))
-    left = list(predicates)
+    tables = {name: table for table in singles for name in table.columns}
+    own: list[Predicate] = [p for p in predicates if scopes[p] and scopes[p] == variables(p)]
+    refused = [p for p in predicates if p not in set(own)]
     while True:
         watch.tick()
         best: tuple[int, int] | None = None
-        for place, predicate in enumerate(left):
-            if not scopes[predicate] or scopes[predicate] != variables(predicate):
-                continue
-            together = {id(tables[name]): tables[name] for name in scopes[predicate]}
-            size = prod(table.rows for table in together.values())
+        for place, predicate in enumerate(own):
+            together = {id(tables[name]): tables[name].rows for name in scopes[predicate]}
+            size = prod(together.values())
             if size <= MOST_JOINED and (best is None or size < best[0]):
                 best = size, place
         if best is None:
             break
-        scope = scopes[left[best[1]]]
-        joined = _product(list({id(tables[name]): tables[name] for name in scope}.values()))
-        inside = [p for p in left if p and scopes[p] == variables(p) <= joined.columns.keys()]
-        kept = all_hold(inside, domains, joined.columns, joined.rows) if joined.rows else None
-        table = joined if kept is None else joined.only(np.flatnonzero(kept))
-        tables.update(dict.fromkeys(joined.columns, table))
-        done = set(inside)
-        left = [predicate for predicate in left if predicate not in done]
+        scope = sorted(scopes[own[best[1]]], key=str)
+        parts = list({id(tables[name]): tables[name] for name in scope}.values())
+        joined = _product(parts)
+        inside: list[Predicate] = [p for p in own if scopes[p] <= joined.columns.keys()]
+        if joined.rows:
+            kept = all_hold(inside, domains, joined.columns, joined.rows)
+            joined = joined.only(np.flatnonzero(kept))
+        late = [part.columns.keys() <= set(last) for part in parts]
+        first = prod(part.rows for part, is_late in zip(parts, late, strict=True) if not is_late)
+        if any(late) and not all(late) and joined.rows > first:
+            refused.append(own.pop(best[1]))
+            continue
+        tables.update(dict.fromkeys(joined.columns, joined))
+        done = frozenset(inside)
+        own = [predicate for predicate in own if predicate not in done]
     found = {id(table): table for table in tables.values()}
-    return Grouped(tuple(found.values()), tuple(left))
+    return Grouped(tuple(found.values()), (*own, *refused))
 
 
 def _product(tables: Sequence[Table]) -> Table:
     """All combinations of rows."""
     rows = prod(table.rows for table in tables)
     columns: dict[Variable, Array] = {}
+    ways: Array = np.ones(rows, np.int64)
     inner = rows
     for table in tables:
         outer = rows // (inner or 1)
         inner = inner // table.rows if table.rows else 0
         for name, column in table.columns.items():
             columns[name] = np.tile(np.repeat(column, inner), outer)
-    return Table(columns, rows)
+        ways = ways * np.tile(np.repeat(table.ways, inner), outer)
+    return Table(columns, ways)
