@@ -85,7 +85,7 @@ class Couplings:
         self._domains = domains
         self._groups_of: dict[Predicate | IntTerm, int] = {}
         self._visible: dict[Predicate | IntTerm, ParameterVariable] = {}
-        step = self._rewriter = Rewriter(self._seen, domains)
+        step = self._rewriter = Rewriter(self._seen)
         # A definition is a term like others; a membership of its variable stays as it is.
         self.definitions = {name: step.term(term) for name, term in defined.items()}
         said = [step.predicate(predicate) for predicate in predicates]

@@ -68,7 +68,7 @@ class Narrowing:
     def _simplified(
         self, demands: Iterable[Predicate], changed: frozenset[Variable]
     ) -> dict[Predicate, None]:
-        step = Rewriter(self._decided, self.domains)
+        step = Rewriter(self._decided)
         found: dict[Predicate, None] = {}
         for demand in demands:
             if changed.isdisjoint(variables(demand)):

@@ -45,9 +45,12 @@ _NOTHING: Mapping[Variable, int] = {}
 
 
 class Rewriter:
-    """Applies one replacement to many predicates; equal parts are rewritten once."""
+    """Applies one replacement to many predicates; equal parts are rewritten once.
 
-    def __init__(self, replacement: Replacement, domains: Domains) -> None:
+    With ``domains`` factors that are at least 1 are cancelled in quotients.
+    """
+
+    def __init__(self, replacement: Replacement, domains: Domains | None = None) -> None:
         self._replacement = replacement
         self._domains = domains
         self._known: dict[Predicate | IntTerm, Predicate | IntTerm] = {}
@@ -103,6 +106,8 @@ class Rewriter:
 
     def _quotient(self, top: IntTerm, bottom: IntTerm) -> IntTerm:
         """``(a * c) // (b * c)`` is ``a // b`` where c is at least 1."""
+        if self._domains is None:
+            return floor_divide(top, bottom)
         left, right = Counter(_factors(top)), Counter(_factors(bottom))
         common = left & right
         for factor in tuple(common):
