@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mapper.ast_model.loop_nest import Declare, Loop, LoopKernel, Store, loads, walk
 from mapper.ast_model.spread import spread_dimension
+from mapper.ast_model.types import Memory
 from mapper.constraint_rules.owners import has_code
 from mapper.constraint_rules.predicate import all_of, negate
 from mapper.constraint_rules.rule import Provenance
@@ -15,30 +16,41 @@ from mapper.constraint_rules.suits.facts import (
     only_copies,
     own_scopes,
     owned,
+    shared_out,
     shared_scopes,
 )
 from mapper.constraint_rules.suits.suit import BOTH, ON_CPU, ON_GPU, DeviceKind, Finding, Suit
 from mapper.constraint_rules.suits.suit import kind_of as _kind_of
 from mapper.device_profile import DeviceProfile
-from mapper.schedule import LOCAL_CODES, PARALLEL_CODES, WORK_GROUP_CODES, ScheduleCode
+from mapper.schedule import (
+    GLOBAL_CODES,
+    LOCAL_CODES,
+    PARALLEL_CODES,
+    WORK_GROUP_CODES,
+    ScheduleCode,
+)
 
 _GROUPS = frozenset(int(code) for code in WORK_GROUP_CODES)
 _LOCALS = frozenset(int(code) for code in LOCAL_CODES)
 _PARALLEL = frozenset(int(code) for code in PARALLEL_CODES)
 _LINE = frozenset({int(ScheduleCode.GLOBAL_0)})
+# Where these are in use nothing is left for another run of work-items.
+_LAST_LEVELS = ((int(ScheduleCode.LOCAL_0),), tuple(sorted(int(c) for c in GLOBAL_CODES)))
 GPU_GUIDE = "CUDA C++ Best Practices Guide"
 
 
 def _groups_outside(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
     del device
     for buffer, around in shared_scopes(kernel):
-        yield Finding(buffer.name, owned(around, _GROUPS), map_ids(around), buffer.name)
+        groups = shared_out(around, _GROUPS, [sorted(_GROUPS)])
+        yield Finding(buffer.name, groups, map_ids(around), buffer.name)
 
 
 def _items_inside(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
     del device
     for buffer, around in own_scopes(kernel):
-        yield Finding(buffer.name, owned(around, _PARALLEL), map_ids(around), buffer.name)
+        items = shared_out(around, _PARALLEL, _LAST_LEVELS)
+        yield Finding(buffer.name, items, map_ids(around), buffer.name)
     for buffer, around in shared_scopes(kernel):
         if not buffer.spread:
             continue
@@ -98,14 +110,16 @@ def _copies_in_line(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Findi
 
 def _lone_items(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
     del device
+    if any(buffer.memory is Memory.LOCAL for buffer, _ in shared_scopes(kernel)):
+        return
     for map_id in kernel.map_ids():
         yield Finding(str(map_id), negate(has_code(map_id, _LOCALS)), (map_id,))
 
 
 GROUPS_OUTSIDE = Suit(
     id="suits-groups-outside",
-    sentence="maps around what a group holds together are work-groups: each that is sequential "
-    "leaves processors idle",
+    sentence="maps around what a group holds together are work-groups, as far as dimensions go: "
+    "each that is sequential leaves processors idle",
     remedy="make the maps around the local memory, or the spread accumulators, work-group maps",
     source=Provenance(GPU_GUIDE, "Execution Configuration Optimizations"),
     kinds=ON_GPU,
@@ -114,7 +128,7 @@ GROUPS_OUTSIDE = Suit(
 ITEMS_INSIDE = Suit(
     id="suits-items-inside",
     sentence="maps around a work-item's private memory, and those that spread accumulators, are "
-    "parallel: a work-item makes one tile",
+    "parallel, as far as dimensions go: a work-item makes one tile",
     remedy="give the maps around the private buffer to work-items",
     source=Provenance(GPU_GUIDE, "Execution Configuration Optimizations"),
     kinds=ON_GPU,
@@ -139,8 +153,8 @@ COPIES_IN_LINE = Suit(
 )
 LONE_ITEMS = Suit(
     id="suits-lone-items",
-    sentence="on a processor no map is local: a group's work-items take turns on one core, and a "
-    "barrier stores what each of them holds",
+    sentence="on a processor no map is local where there is no local memory: a group's work-items "
+    "take turns on one core, and a barrier stores what each of them holds",
     remedy="make the map sequential, work-group or global",
     source=Provenance("pocl: A Performance-Portable OpenCL Implementation", "4"),
     kinds=ON_CPU,
