@@ -18,6 +18,7 @@ from mapper.constraint_rules import (
     vectorisation,
 )
 from mapper.constraint_rules.rule import Constraint, RuleOptions
+from mapper.constraint_rules.suits import catalogue as suitability
 from mapper.device_profile import DeviceProfile
 
 
@@ -38,3 +39,4 @@ def program_constraints(
             yield from vectorisation.produce(kernel)
         yield from limits.kernel_limits(kernel, device)
     yield from limits.memory_limits(loops, device)
+    yield from suitability.produce(loops, device, options.suits)

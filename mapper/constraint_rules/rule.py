@@ -77,13 +77,15 @@ class RuleOptions:
     ``vectorise``: offer vector codes (strict mode). ``free_grid``: admit launches that CC'22,
     section 4.4, rules (4) to (6), exclude though they run right: work-group dimensions of one
     work-item, local dimensions of one work-group, and local maps around work-group maps
-    (strict mode).
+    (strict mode). ``suits``: ids of rules of suitability that are to hold as well
+    (:mod:`mapper.constraint_rules.suits`); none by default, for they keep out what is valid.
     """
 
     sequential_fusion: bool = True
     replicate_private: bool = False
     vectorise: bool = True
     free_grid: bool = False
+    suits: frozenset[str] = frozenset()
 
 
 Producer = Callable[[KernelContext, RuleOptions], Iterable[Constraint]]

@@ -1,7 +1,8 @@
 """The solutions of any space, to be counted, drawn and gone through.
 
-Where codes meet parameters and sizes the space is taken apart (:mod:`joint`); without codes it
-is a product of independent factors, and codes alone are one diagram.
+Where codes meet parameters and sizes the space is taken apart (:mod:`joint`, and with rules of
+suitability :mod:`factored.suited`); without codes it is a product of independent factors, and
+codes alone are one diagram.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mapper.solver.diagram.compile import (
 from mapper.solver.diagram.events import NotBooleanError
 from mapper.solver.diagram.factors import Factors
 from mapper.solver.diagram.layers import Diagram, suffix_counts, walk
+from mapper.solver.factored.suited import SuitedSpace, is_suited
 from mapper.solver.limits import Watch
 from mapper.solver.space import Space
 
@@ -214,6 +216,8 @@ def solutions_of(space: Space, watch: Watch | None = None) -> Solutions:
         return FactoredSpace(compile_factors(space, watch or Watch()))
     if len(codes) < len(space.variables):
         try:
+            if is_suited(space):
+                return SuitedSpace(space, watch)
             # Loads CP-SAT, which takes longer than to count a space that does without.
             from mapper.solver.joint import JointSpace
 

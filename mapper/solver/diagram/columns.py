@@ -133,6 +133,9 @@ class Level:
                 return node.constant
             case Kind.VARIABLE:
                 return self._values
+            case Kind.LOOKUP:
+                assert node.table is not None
+                return node.table[self._values.astype(np.intp, copy=False)]
             case Kind.MEMBER:
                 return self._member(node)
             case Kind.NOT:

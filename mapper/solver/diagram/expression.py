@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import assert_never
+from typing import Any, assert_never
+
+from numpy.typing import NDArray
 
 from mapper.ast_model.nodes import Relation
 from mapper.constraint_rules.evaluation import divide_bounds, modulo_bounds
@@ -57,6 +59,7 @@ class Kind(IntEnum):
     FLOOR_DIV = 10
     MODULO = 11
     SELECT = 12
+    LOOKUP = 13
 
 
 ASSOCIATIVE = frozenset({Kind.SUM, Kind.PRODUCT, Kind.MAXIMUM, Kind.AND, Kind.OR})
@@ -68,6 +71,7 @@ class Node:
 
     ``constant`` is the value of a constant, the neutral or folded operand of an associative
     node, or the position of a variable; ``wide`` says that 64 bits may not hold its parts.
+    ``table`` has what is looked up for each value of the variable at its only level.
     """
 
     kind: Kind
@@ -79,6 +83,7 @@ class Node:
     wide: bool = False
     values: frozenset[int] = frozenset()
     relation: Relation = Relation.EQ
+    table: NDArray[Any] | None = None
 
 
 _NEUTRAL = {Kind.SUM: 0, Kind.PRODUCT: 1, Kind.AND: 1, Kind.OR: 0}

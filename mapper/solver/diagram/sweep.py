@@ -206,17 +206,20 @@ def _extend_rows(
     at = Level(graph, level, columns_of, values[None, :], wide)
     shape = (states, len(values))
     keep: Any = True
-    for root in step.complete:
-        keep = np.logical_and(keep, _bounds(at, root, columns_of)[1])
     sparse: tuple[Array, Array] | None = None
     sparse_from = _SPARSE_FROM // (16 if wide else 1)
-    if step.open and states * len(values) >= sparse_from and is_array(keep) and keep.size > 1:
-        sparse = _survivors(keep, shape)
-        if len(sparse[0]) * _SPARSE > states * len(values):
-            sparse = None
-        else:
+    left = list(step.complete)
+    while left:
+        keep = np.logical_and(keep, _bounds(at, left.pop(0), columns_of)[1])
+        if not (left or step.open) or not is_array(keep) or keep.size == 1:
+            continue
+        if shape[0] * shape[1] < sparse_from or sparse is not None:
+            continue
+        if np.count_nonzero(keep) * (shape[0] * shape[1] // keep.size) * _SPARSE <= (
+            shape[0] * shape[1]
+        ):
             # What cannot become valid anyway is not looked at again: survivors are rows now.
-            source, value = sparse
+            source, value = sparse = _survivors(keep, shape)
             columns_of = {key: column[source] for key, column in columns_of.items()}
             at = Level(graph, level, columns_of, values[value][:, None], wide)
             shape, keep = (len(source), 1), True
