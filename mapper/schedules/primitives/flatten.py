@@ -1,0 +1,39 @@
+"""Flatten: two maps, one directly inside the other, as one over both their lengths."""
+
+from __future__ import annotations
+
+from mapper.ast_model.nodes import Join, Map, MapId, Node, Program, Split
+from mapper.ast_model.type_check import infer_part
+from mapper.ast_model.types import ArrayType
+from mapper.schedules.find import find_map
+from mapper.schedules.nests import layout_map, pair
+from mapper.schedules.primitives.split import check_ids
+from mapper.schedules.step import Step, refusal, step
+from mapper.schedules.tree import bound_types
+from mapper.schedules.unique import Names
+
+NAME = "flatten"
+
+
+def flatten(program: Program, map_id: MapId) -> Step:
+    """``row`` around ``column`` as ``row_column``; the result is split again.
+
+    Between the two there may be changes of layout only, which do not look at the outer element.
+    """
+    found = find_map(NAME, program, map_id)
+    names = Names(program)
+    both = pair(names, found.node)
+    if both is None:
+        raise refusal(NAME, map_id, "no map stands directly inside, with only layout between",
+                      "", "two maps whose arguments are views",
+                      "stage what is computed between them first")  # fmt: skip
+    types = found.site.types()
+    types |= bound_types(found.node, types, program)
+    inner = infer_part(both.inner.argument, types, program)
+    assert isinstance(inner, ArrayType)
+    joined = names.map_id(f"{map_id}_{both.inner.id}")
+    check_ids(NAME, map_id, joined)
+    result: Node = Split(inner.length, Map(joined, both.element, both.body, Join(both.array)))
+    if not both.plain:
+        result = layout_map(names, both.around, result)
+    return step(NAME, map_id, program, found.site.replaced(result))

@@ -1,0 +1,79 @@
+"""Interchange: two maps, one directly inside the other, change places; so do two reduces."""
+
+from __future__ import annotations
+
+from mapper.ast_model.nodes import Join, Map, MapId, Node, Program, Reduce, Ref, Transpose
+from mapper.schedules.find import find_map, find_reduce
+from mapper.schedules.folds import fold_of
+from mapper.schedules.nests import layout_map, pair
+from mapper.schedules.step import Step, refusal, step
+from mapper.schedules.tree import free_names, is_view, substituted
+from mapper.schedules.unique import Names
+
+NAME = "interchange"
+
+
+def interchange(program: Program, map_id: MapId) -> Step:
+    """The map directly in this one comes outside of it; the result is transposed back.
+
+    Between the two there may be changes of layout only, which do not look at the outer element.
+    """
+    found = find_map(NAME, program, map_id)
+    names = Names(program)
+    both = pair(names, found.node)
+    if both is None:
+        raise refusal(NAME, map_id, "no map stands directly inside, with only layout between",
+                      "", "two maps whose arguments are views",
+                      "stage what is computed between them first")  # fmt: skip
+    row = names.value("row")
+    inside = Map(found.node.id, both.element, both.body, Ref(row))
+    swapped: Node = Transpose(Map(both.inner.id, row, inside, Transpose(both.array)))
+    if not both.plain:
+        swapped = layout_map(names, both.around, swapped)
+    return step(NAME, map_id, program, found.site.replaced(swapped))
+
+
+def interchange_reduces(program: Program, name: str) -> Step:
+    """A reduce whose steps are reduces that go on with its accumulator, the other way round.
+
+    The order of what is added up changes: for operators that are associative and commute only.
+    """
+    found = find_reduce(NAME, program, name)
+    outer = found.node
+    inner = outer.body.argument if isinstance(outer.body, Join) else None
+    if not isinstance(inner, Reduce) or inner.initial != Ref(outer.accumulator):
+        raise refusal(NAME, name, "its step is not a reduce that goes on with its accumulator",
+                      "", "two reduces, such as split_reduce makes")  # fmt: skip
+    names = free_names(inner.body)
+    if outer.accumulator in names | free_names(inner.argument) or outer.parameter in names:
+        raise refusal(NAME, name, "the inner step looks at the outer accumulator or element")
+    if not is_view(outer.argument) or not is_view(inner.argument):
+        raise refusal(NAME, name, "what is reduced is computed", "", "views", "stage it first")
+    if fold_of(program, found) is None:
+        raise refusal(NAME, name, "the operator is not known to be associative and to commute",
+                      "", "a sum, product, maximum or minimum of the accumulator")  # fmt: skip
+    rows = layout_map(
+        Names(program),
+        lambda v: substituted(inner.argument, {outer.parameter: v}),
+        outer.argument,
+    )
+    # The names of the steps go with the loops.
+    inside = Reduce(
+        inner.accumulator,
+        outer.parameter,
+        substituted(inner.body, {inner.parameter: Ref(outer.parameter)}),
+        Ref(outer.accumulator),
+        Ref(inner.parameter),
+        outer.unroll,
+        outer.prefetch,
+    )
+    swapped = Reduce(
+        outer.accumulator,
+        inner.parameter,
+        Join(inside),
+        outer.initial,
+        Transpose(rows),
+        inner.unroll,
+        inner.prefetch,
+    )
+    return step(NAME, name, program, found.site.replaced(swapped))
