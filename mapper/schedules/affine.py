@@ -231,7 +231,7 @@ def _cut(names: Names, node: Node, depth: int, terms: Sequence[Term], length: Ex
             node = at_depth(names, lambda v, s=size: Split(s, v), node, depth)
         else:
             node = at_depth(
-                names, lambda v, s=size, t=term: Slide(s, t.factor, v, False), node, depth
+                names, lambda v, s=size, t=term: Slide(s, t.factor, v, t.factor != 1), node, depth
             )
         depth, length = depth + 1, size
     return node

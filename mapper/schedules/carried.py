@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from mapper.ast_model.nodes import Get, Map, MapId, Node, Program, Reduce, Ref, children
+from mapper.ast_model.nodes import Get, Map, MapId, Node, Program, Reduce, Ref
 from mapper.ast_model.types import ArrayType, TupleType, Type, dimensions
 from mapper.schedules.access import Access, Chain, accesses, chain_of, roots
 from mapper.schedules.affine import NotAffine, Tiling, tiling_of
@@ -13,7 +13,7 @@ from mapper.schedules.find import MapSite, ReduceSite, find_loop
 from mapper.schedules.leaves import assembled, leaf_paths, leaf_types, leaves
 from mapper.schedules.nests import zip_nd
 from mapper.schedules.step import refusal
-from mapper.schedules.tree import free_names, is_view, rebuilt, with_child
+from mapper.schedules.tree import free_names, is_view, looked_at, replaced, with_child
 from mapper.schedules.unique import Names
 
 OldBody = Callable[[list[Node]], Node]
@@ -52,8 +52,13 @@ class Carried:
                 if base in (p.root, p.access.base if p.access else "")]  # fmt: skip
 
 
-def carried(primitive: str, names: Names, program: Program, loop: MapId) -> Carried:
-    """The loop of this name; NotApplicable if what it goes over is computed."""
+def carried(
+    primitive: str, names: Names, program: Program, loop: MapId, *, every: bool = False
+) -> Carried:
+    """The loop of this name; NotApplicable if what it goes over is computed.
+
+    With ``every`` also the arrays that its body ignores.
+    """
     found = find_loop(primitive, program, loop)
     chain = chain_of(found)
     if not is_view(chain.argument):
@@ -64,11 +69,11 @@ def carried(primitive: str, names: Names, program: Program, loop: MapId) -> Carr
     types = leaf_types(chain.element)
     places = accesses(chain)
     items = _items(chain.element)
-    used = _used_items(found.node.body, found.node.parameter)
+    used = looked_at(found.node.body, found.node.parameter)
     parts = tuple(
         Part(array, type_, access, where.get(access.base, access.base) if access else "", item)
         for array, type_, access, item in zip(arrays, types, places, items, strict=True)
-        if not isinstance(chain.element, TupleType) or used is None or item in used
+        if every or not isinstance(chain.element, TupleType) or used is None or item in used
     )
     return Carried(found, chain, parts)
 
@@ -78,21 +83,6 @@ def _items(element: Type) -> list[int]:
     if not isinstance(element, TupleType):
         return [0] * len(leaf_types(element))
     return [k for k, item in enumerate(element.items) for _ in leaf_types(item)]
-
-
-def _used_items(body: Node, name: str) -> set[int] | None:
-    """The components of a tuple that a body looks at; None if it looks at the tuple itself."""
-    if body == Ref(name):
-        return None
-    if isinstance(body, Get) and body.argument == Ref(name):
-        return {body.index}
-    found: set[int] = set()
-    for _, child in children(body):
-        inner = _used_items(child, name)
-        if inner is None:
-            return None
-        found |= inner
-    return found
 
 
 def with_parts(
@@ -122,17 +112,25 @@ def with_parts(
     return top.replaced(replace(node, argument=argument))
 
 
+def with_same_parts(names: Names, carried: Carried, arrays: list[Node]) -> Program:
+    """The program whose chain goes over arrays of the same types that hold the same."""
+    top = carried.chain.loops[0]
+    assert isinstance(top.node, Map | Reduce)
+    argument = assembled(names, carried.chain.type, arrays)
+    return top.replaced(replace(top.node, argument=argument))
+
+
 def _put_in(names: Names, carried: Carried, expressions: list[Node]) -> Node:
     element, x = carried.chain.element, carried.parameter
     body = carried.found.node.body
     if not isinstance(element, TupleType):
         whole = expressions[0] if len(expressions) == 1 and not _has_tuples(element) else (
             assembled(names, element, expressions))  # fmt: skip
-        return _replaced(body, Ref(x), whole)
+        return _exchanged(body, Ref(x), whole)
     for index, item in enumerate(element.items):
         mine = [e for e, p in zip(expressions, carried.parts, strict=True) if p.item == index]
         if mine:
-            body = _replaced(body, Get(index, Ref(x)), assembled(names, item, mine))
+            body = _exchanged(body, Get(index, Ref(x)), assembled(names, item, mine))
     return body
 
 
@@ -158,16 +156,10 @@ def base_node(names: Names, found: Carried, place: int) -> Node:
     return leaves(names, Ref(name), type_)[paths.index(access.base)]
 
 
-def _replaced(node: Node, old: Node, new: Node) -> Node:
+def _exchanged(node: Node, old: Node, new: Node) -> Node:
     # A marker first: the new node may hold the old one.
     marker = Ref("'new")
-    return _swapped(_swapped(node, old, marker), marker, new)
-
-
-def _swapped(node: Node, old: Node, new: Node) -> Node:
-    if node == old:
-        return new
-    return rebuilt(node, lambda child: _swapped(child, old, new))
+    return replaced(replaced(node, old, marker), marker, new)
 
 
 def _has_tuples(type_: Type) -> bool:

@@ -179,6 +179,20 @@ def _any(mark: Mark) -> bool:
     return any(_any(m) for m in mark) if isinstance(mark, tuple) else mark
 
 
+def continued(outer: Reduce) -> Reduce | None:
+    """The reduce that each step of another is, going on with its accumulator; else None.
+
+    Beyond what it goes over, the inner one looks at nothing of the outer one.
+    """
+    inner = outer.body.argument if isinstance(outer.body, Join) else None
+    if not isinstance(inner, Reduce) or inner.initial != Ref(outer.accumulator):
+        return None
+    looked = free_names(inner.body)
+    if outer.accumulator in looked | free_names(inner.argument) or outer.parameter in looked:
+        return None
+    return inner
+
+
 def start_of(initial: Node) -> float | None:
     """The constant that every element of an accumulator starts from, if it is one."""
     if isinstance(initial, To):

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from mapper.ast_model.builders import get
 from mapper.ast_model.index_expr import Expr, ExprLike, as_expr
 from mapper.ast_model.nodes import Call, Fill, Literal, Map, Node, Ref, Transpose, Zip
-from mapper.schedules.tree import free_names, is_view, substituted, through_layout
+from mapper.schedules.tree import (
+    free_names,
+    is_view,
+    looked_at,
+    replaced,
+    substituted,
+    through_layout,
+)
 from mapper.schedules.unique import Names
 
 
@@ -91,14 +98,21 @@ def pair(names: Names, outer: Map) -> Pair | None:
             names, lambda v: substituted(own, {x: v}), outer.argument)  # fmt: skip
         return Pair(outer, inner, array, inner.parameter, inner.body, around, plain)
     element = names.value("z")
+    # Of a tuple what is looked at is handed on, and nothing else.
+    items = looked_at(inner.body, x)
+    wholes: list[Node] = [Ref(x)] if items is None else [get(Ref(x), k) for k in sorted(items)]
 
-    def both(v: Ref) -> Node:
-        elements = substituted(own, {x: v})
-        again = substituted(own, {x: v})
-        return Zip((layout_map(names, lambda _: v, elements), again))
+    def several(v: Ref) -> Node:
+        own_here = substituted(own, {x: v})
+        here = [substituted(whole, {x: v}) for whole in wholes]
+        return Zip((*(layout_map(names, lambda _, n=n: n, own_here) for n in here), own_here))
 
-    body = substituted(inner.body, {x: get(Ref(element), 0), inner.parameter: get(Ref(element), 1)})
-    return Pair(outer, inner, layout_map(names, both, outer.argument), element, body, around, plain)
+    body = inner.body
+    for position, whole in enumerate(wholes):
+        body = replaced(body, whole, get(Ref(element), position))
+    body = substituted(body, {inner.parameter: get(Ref(element), len(wholes))})
+    array = layout_map(names, several, outer.argument)
+    return Pair(outer, inner, array, element, body, around, plain)
 
 
 def constant_nest(node: Node) -> tuple[float, tuple[Map, ...], tuple[Expr, ...]] | None:

@@ -5,6 +5,7 @@ Every rule keeps the meaning and asks nothing of sizes. Names must be unique in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from mapper.ast_model.nodes import (
@@ -20,7 +21,7 @@ from mapper.ast_model.nodes import (
     Transpose,
     Zip,
 )
-from mapper.schedules.tree import is_view, nodes_of, rebuilt, substituted, uses
+from mapper.schedules.tree import is_view, nodes_of, rebuilt, substituted, through_layout, uses
 
 
 def simplified(node: Node) -> Node:
@@ -59,6 +60,16 @@ def _shorter(node: Node) -> Node | None:
             uses(body, name) <= 1 or isinstance(value, Ref)
         ):
             return substituted(body, {name: value})
+        case Map(map_id, parameter, body, argument) if not is_view(body) and (
+            (floated := _floated(body, parameter)) is not None
+        ):
+            # What is done to each result alone is done to all of them.
+            around, inner = floated
+            name = f"{parameter[:50]}_all"
+            while uses(around(Ref("'inner")), name):
+                name += "_"
+            made = Map(map_id, parameter, inner, argument)
+            return Map(f"layout_{parameter}", name, around(Ref(name)), made)
         case _ if isinstance(node, Layout) and isinstance(node.argument, Let):
             let = node.argument
             return replace(let, body=replace(node, argument=let.body))
@@ -66,6 +77,14 @@ def _shorter(node: Node) -> Node | None:
             return Let(name, value, replace(node, argument=inner))
         case _:
             return None
+
+
+def _floated(body: Node, parameter: str) -> tuple[Callable[[Node], Node], Node] | None:
+    """The layout around a computing map in a body, if it does not look at the element."""
+    around, inner = through_layout(body)
+    if inner is body or not isinstance(inner, Map) or is_view(inner.body):
+        return None
+    return None if uses(around(Ref("'inner")), parameter) else (around, inner)
 
 
 def _only_component(body: Node, parameter: str) -> int | None:

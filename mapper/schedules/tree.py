@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from mapper.ast_model.nodes import (
     Call,
+    Get,
     Kernel,
     Layout,
     Let,
@@ -90,6 +91,28 @@ def substituted(node: Node, values: Mapping[str, Node]) -> Node:
     if isinstance(node, Ref):
         return values.get(node.name, node)
     return rebuilt(node, lambda child: substituted(child, values))
+
+
+def replaced(node: Node, old: Node, new: Node) -> Node:
+    """The node with another in place of every one that equals ``old``."""
+    if node == old:
+        return new
+    return rebuilt(node, lambda child: replaced(child, old, new))
+
+
+def looked_at(body: Node, name: str) -> frozenset[int] | None:
+    """The components of a tuple that a body looks at; None if it looks at the tuple itself."""
+    if body == Ref(name):
+        return None
+    if isinstance(body, Get) and body.argument == Ref(name):
+        return frozenset((body.index,))
+    found: frozenset[int] = frozenset()
+    for _, child in children(body):
+        inner = looked_at(child, name)
+        if inner is None:
+            return None
+        found |= inner
+    return found
 
 
 def nodes_of(node: Node) -> Iterator[Node]:

@@ -15,15 +15,17 @@ from mapper.errors import LimitError
 from mapper.schedules.primitives.compute_at import compute_at
 from mapper.schedules.primitives.contract import contract, fuse_products
 from mapper.schedules.primitives.fission import fission
-from mapper.schedules.primitives.flatten import flatten
+from mapper.schedules.primitives.flatten import flatten, flatten_reduces
 from mapper.schedules.primitives.inline import inline
 from mapper.schedules.primitives.interchange import interchange, interchange_reduces
 from mapper.schedules.primitives.layout import layout
 from mapper.schedules.primitives.materialise import materialise
 from mapper.schedules.primitives.move_inside import move_inside
+from mapper.schedules.primitives.nest import nest
 from mapper.schedules.primitives.overlap import overlap, widen
 from mapper.schedules.primitives.pack import pack
 from mapper.schedules.primitives.prefetch import double_buffer, prefetch
+from mapper.schedules.primitives.reorder import reorder
 from mapper.schedules.primitives.reshare import reshare
 from mapper.schedules.primitives.rfactor import rfactor
 from mapper.schedules.primitives.split import Overhang, split
@@ -184,6 +186,9 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
         "split", lambda c, m: split(c.program, m, _size(c), c.random.choice(list(Overhang)),
                                     c.parameter("rho"))),
     "interchange": _of_map("interchange", lambda c, m: interchange(c.program, m)),
+    "reorder": _of_map("reorder", lambda c, m: reorder(
+        c.program, [m, *c.random.sample(c.maps(), min(len(c.maps()), c.random.choice((1, 2))))])),
+    "nest": _of_map("nest", lambda c, m: nest(c.program, [m, c.random.choice(c.maps())])),
     "flatten": _of_map("flatten", lambda c, m: flatten(c.program, m)),
     "move_inside": _of_map("move_inside", lambda c, m: move_inside(c.program, m)),
     "fission": _of_map("fission", lambda c, m: fission(c.program, m, _memory(c))),
@@ -193,6 +198,8 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
     "split_reduce": _of_reduce("split_reduce", lambda c, r: split_reduce(c.program, r, _size(c))),
     "interchange_reduces": _of_reduce(
         "interchange_reduces", lambda c, r: interchange_reduces(c.program, r)),
+    "flatten_reduces": _of_reduce(
+        "flatten_reduces", lambda c, r: flatten_reduces(c.program, r)),
     "rfactor": _of_reduce("rfactor", lambda c, r: rfactor(c.program, r, _size(c), _memory(c))),
     "stage_accumulator": _of_reduce(
         "stage_accumulator", lambda c, r: stage_accumulator(c.program, r, _memory(c))),
@@ -231,5 +238,6 @@ _BEFORE = {
     "materialise": ("rfactor", "fission"),
     "inline": ("stage",),
     "layout": ("stage", "rfactor"),
+    "flatten_reduces": ("move_inside", "split_reduce"),
     "interchange_reduces": ("move_inside", "split_reduce"),
 }

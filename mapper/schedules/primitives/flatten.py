@@ -1,15 +1,16 @@
-"""Flatten: two maps, one directly inside the other, as one over both their lengths."""
+"""Flatten: two maps, or two reduces, one directly inside the other, as one over both lengths."""
 
 from __future__ import annotations
 
-from mapper.ast_model.nodes import Join, Map, MapId, Node, Program, Split
+from mapper.ast_model.nodes import Join, Map, MapId, Node, Program, Reduce, Ref, Split
 from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import ArrayType
-from mapper.schedules.find import find_map
+from mapper.schedules.find import find_map, find_reduce
+from mapper.schedules.folds import continued
 from mapper.schedules.nests import layout_map, pair
 from mapper.schedules.primitives.split import check_ids
 from mapper.schedules.step import Step, refusal, step
-from mapper.schedules.tree import bound_types
+from mapper.schedules.tree import bound_types, is_view, substituted
 from mapper.schedules.unique import Names
 
 NAME = "flatten"
@@ -37,3 +38,37 @@ def flatten(program: Program, map_id: MapId) -> Step:
     if not both.plain:
         result = layout_map(names, both.around, result)
     return step(NAME, map_id, program, found.site.replaced(result))
+
+
+def flatten_reduces(program: Program, name: str) -> Step:
+    """A reduce whose steps are reduces that go on with its accumulator, as one, named as it is.
+
+    The order of the steps stays, so any operator will do.
+    """
+    found = find_reduce(NAME, program, name)
+    outer = found.node
+    inner = continued(outer)
+    if inner is None:
+        raise refusal(NAME, name, "its step is not a reduce that goes on with its accumulator",
+                      "", "two reduces, such as split_reduce makes")  # fmt: skip
+    if not is_view(outer.argument) or not is_view(inner.argument):
+        raise refusal(NAME, name, "what is reduced is computed", "", "views", "stage it first")
+    rows = layout_map(
+        Names(program),
+        lambda v: substituted(inner.argument, {outer.parameter: v}),
+        outer.argument,
+    )
+    values: dict[str, Node] = {
+        inner.accumulator: Ref(outer.accumulator),
+        inner.parameter: Ref(outer.parameter),
+    }
+    joined = Reduce(
+        outer.accumulator,
+        outer.parameter,
+        substituted(inner.body, values),
+        outer.initial,
+        Join(rows),
+        inner.unroll,
+        outer.prefetch,
+    )
+    return step(NAME, name, program, found.site.replaced(joined))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mapper.ast_model.nodes import Join, Map, MapId, Node, Program, Reduce, Ref, Transpose
 from mapper.schedules.find import find_map, find_reduce
-from mapper.schedules.folds import fold_of
+from mapper.schedules.folds import continued, fold_of
 from mapper.schedules.nests import layout_map, pair
 from mapper.schedules.step import Step, refusal, step
-from mapper.schedules.tree import free_names, is_view, substituted
+from mapper.schedules.tree import is_view, substituted
 from mapper.schedules.unique import Names
 
 NAME = "interchange"
@@ -40,13 +40,10 @@ def interchange_reduces(program: Program, name: str) -> Step:
     """
     found = find_reduce(NAME, program, name)
     outer = found.node
-    inner = outer.body.argument if isinstance(outer.body, Join) else None
-    if not isinstance(inner, Reduce) or inner.initial != Ref(outer.accumulator):
+    inner = continued(outer)
+    if inner is None:
         raise refusal(NAME, name, "its step is not a reduce that goes on with its accumulator",
                       "", "two reduces, such as split_reduce makes")  # fmt: skip
-    names = free_names(inner.body)
-    if outer.accumulator in names | free_names(inner.argument) or outer.parameter in names:
-        raise refusal(NAME, name, "the inner step looks at the outer accumulator or element")
     if not is_view(outer.argument) or not is_view(inner.argument):
         raise refusal(NAME, name, "what is reduced is computed", "", "views", "stage it first")
     if fold_of(program, found) is None:

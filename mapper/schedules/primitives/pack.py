@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mapper.ast_model.bounds import is_name
-from mapper.ast_model.nodes import Kernel, MapId, Node, Program, Ref
+from mapper.ast_model.nodes import Kernel, MapId, Program, Ref
 from mapper.schedules.affine import Margin, element, tiles, with_repeats, without_repeats
 from mapper.schedules.carried import (
-    OldBody,
     base_node,
     carried,
     is_closed,
     one_part,
     part_tiling,
-    with_parts,
+    with_same_parts,
 )
-from mapper.schedules.nests import copied, permuted
+from mapper.schedules.nests import at_depth, copied, permuted
 from mapper.schedules.step import Step, refusal, step
 from mapper.schedules.unique import Names
 
@@ -32,7 +31,7 @@ def pack(program: Program, loop: MapId, base: str, kernel: str, order: Sequence[
     tiles depend on inputs and earlier kernels only.
     """
     names = Names(program)
-    found = carried(NAME, names, program, loop)
+    found = carried(NAME, names, program, loop, every=True)
     place = one_part(NAME, found, loop, base)
     tiling = part_tiling(NAME, found, loop, place)
     source = base_node(names, found, place)
@@ -54,13 +53,13 @@ def pack(program: Program, loop: MapId, base: str, kernel: str, order: Sequence[
     made = Kernel(kernel, copied(names, names.map_id(kernel), packed, rank))
     back = permuted(names, Ref(kernel), [wanted.index(k) for k in range(rank)])
     arrays = [part.array for part in found.parts]
-    arrays[place] = with_repeats(names, back, tiling)
-
-    def body(new: list[Node], old_body: OldBody) -> Node:
-        new[place] = element(names, new[place], tiling, Margin())
-        return old_body(new)
-
-    after = with_parts(names, found, arrays, body)
+    arrays[place] = at_depth(
+        names,
+        lambda tile: element(names, tile, tiling, Margin()),
+        with_repeats(names, back, tiling),
+        found.chain.depth,
+    )
+    after = with_same_parts(names, found, arrays)
     kernels = list(after.kernels)
     kernels.insert([k.name for k in kernels].index(own), made)
     return step(NAME, loop, program, replace(after, kernels=tuple(kernels)))

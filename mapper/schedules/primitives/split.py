@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 
 from mapper.ast_model.index_expr import Expr, const, modulo, symbol
@@ -18,12 +19,15 @@ from mapper.ast_model.nodes import (
     Requirement,
     Split,
 )
-from mapper.ast_model.types import TupleType, Type, dimensions
+from mapper.ast_model.types import TupleType, dimensions
+from mapper.schedules.access import Chain, chain_of
 from mapper.schedules.find import find_map
+from mapper.schedules.grow import grown
 from mapper.schedules.leaves import assembled, leaves
+from mapper.schedules.simplify import simplified
 from mapper.schedules.sizes import Size, as_size, divisors, lengths, parameters_for, upto
 from mapper.schedules.step import Step, refusal, step
-from mapper.schedules.tree import is_view
+from mapper.schedules.tree import Site, is_view, with_child
 from mapper.schedules.unique import Names
 
 NAME = "split"
@@ -82,25 +86,43 @@ def split(
             extra = modulo(-length, tile)
     if not lengths(program, length):
         raise refusal(NAME, map_id, "no value of the parameters gives the map a length")
-    argument = node.argument
-    if extra != 0:
-        argument = padded(names, argument, found.argument, extra)
     tiles = names.value("tile")
-    result: Node = Join(
-        Map(outer, tiles, Map(inner, node.parameter, node.body, Ref(tiles)), Split(tile, argument))
-    )
+    inside = Map(inner, node.parameter, node.body, Ref(tiles))
+    chain = chain_of(found) if extra != 0 else Chain((found.site,), node.argument, found.argument)
+    result: Node = Join(Map(outer, tiles, inside, Split(tile, node.argument)))
     if extra != 0:
         result = Pad(const(0), -extra, 0.0, result)
-    after = found.site.replaced(result)
+        longer = _longer(names, chain, extra)
+        if chain.depth == 1:
+            result = Pad(
+                const(0), -extra, 0.0, Join(Map(outer, tiles, inside, Split(tile, longer)))
+            )
+        else:
+            result = _handed_on(chain, found.site, result, longer)
+    after = chain.loops[0].replaced(result)
     return step(NAME, map_id, program, after, parameters, requirements)
 
 
-def padded(names: Names, node: Node, type_: Type, extra: Expr) -> Node:
-    """The array with ``extra`` elements more of zeros; arrays of tuples are padded each."""
-    if not isinstance(dimensions(type_)[1], TupleType):
-        return Pad(const(0), extra, 0.0, node)
-    parts: list[Node] = [Pad(const(0), extra, 0.0, part) for part in leaves(names, node, type_)]
-    return assembled(names, type_, parts)
+def _handed_on(chain: Chain, site: Site, node: Node, argument: Node) -> Node:
+    """The chain's outermost map with another argument, and another node in place of the last."""
+    top = chain.loops[0]
+    for parent, field in reversed(site.path[len(top.path) :]):
+        node = with_child(parent, field, node)
+    assert isinstance(node, Map)
+    return replace(node, argument=argument)
+
+
+def _longer(names: Names, chain: Chain, extra: Expr) -> Node:
+    """What the chain goes over, ``extra`` elements longer for its last loop.
+
+    What is added is never looked at, so that it may stand in the border of the array below.
+    """
+    depth = chain.depth - 1
+    if not isinstance(dimensions(chain.type)[1], TupleType):
+        return grown(names, chain.argument, depth, extra)
+    parts = [grown(names, simplified(part), depth, extra)
+             for part in leaves(names, chain.argument, chain.type)]  # fmt: skip
+    return assembled(names, chain.type, parts)
 
 
 def check_ids(primitive: str, target: object, *ids: str) -> None:
