@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mapper.ast_model.nodes import Map, MapId, Program
-from mapper.schedules.find import find_map
-from mapper.schedules.primitives.interchange import interchange
+from mapper.ast_model.nodes import Map, MapId, Program, Reduce
+from mapper.schedules.find import find_map, find_reduce
+from mapper.schedules.folds import continued
+from mapper.schedules.primitives.interchange import interchange, interchange_reduces
 from mapper.schedules.primitives.nest import nest
 from mapper.schedules.step import Step, refusal, step
 from mapper.schedules.tree import is_view, through_layout
@@ -34,6 +35,40 @@ def reorder(program: Program, maps: Sequence[MapId]) -> Step:
             found[position - 1 : position + 1] = found[position], found[position - 1]
     after = nest(after, wanted).program
     return step(NAME, wanted[0], program, after)
+
+
+def reorder_reduces(program: Program, reduces: Sequence[str]) -> Step:
+    """These reduces, each the step of the one before, in this order from outside inwards.
+
+    As :func:`mapper.schedules.primitives.interchange.interchange_reduces`, which it repeats.
+    """
+    wanted = list(reduces)
+    if len(set(wanted)) != len(wanted) or not 2 <= len(wanted) <= MAX_MAPS:
+        raise refusal(NAME, ", ".join(wanted), "not two or more different reduces")
+    found = _fold(program, wanted)
+    if sorted(found) != sorted(wanted):
+        raise refusal(NAME, wanted[0], "the reduces are not each the step of the one before",
+                      ", ".join(found), ", ".join(wanted))  # fmt: skip
+    after = program
+    for target, name in enumerate(wanted):
+        for position in range(found.index(name), target, -1):
+            after = interchange_reduces(after, found[position - 1]).program
+            found[position - 1 : position + 1] = found[position], found[position - 1]
+    return step(NAME, wanted[0], program, after)
+
+
+def _fold(program: Program, wanted: list[str]) -> list[str]:
+    """The outermost of these reduces, and those that go on with its accumulator."""
+    found: list[str] = []
+    for name in wanted:
+        node: Reduce | None = find_reduce(NAME, program, name).node
+        run: list[str] = []
+        while node is not None and node.parameter in wanted:
+            run.append(node.parameter)
+            node = continued(node)
+        if len(run) > len(found):
+            found = run
+    return found
 
 
 def _nest(program: Program, wanted: list[str]) -> list[str]:
