@@ -16,6 +16,7 @@ from mapper.ast_model.index_expr import (
     Expr,
     Symbol,
     const,
+    exact_div,
     is_nonnegative,
     parameter_symbol,
     symbol,
@@ -24,6 +25,8 @@ from mapper.ast_model.nodes import NO, Join, Node, Pad, Program, Slide, Split
 from mapper.schedules.access import Access
 from mapper.schedules.nests import at_depth, permuted, repeated
 from mapper.schedules.unique import Names
+
+ONE = const(1)
 
 
 class NotAffine(Exception):
@@ -155,10 +158,14 @@ def _terms(
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """More places than are needed at either end of a tile's last dimension."""
+    """More places than are needed at either end of a tile's last dimension.
+
+    Tiles and borders of that dimension are of whole vectors of ``vector`` places.
+    """
 
     front: Expr = NO
     wide: Expr = NO
+    vector: Expr = ONE
 
 
 def tiles(names: Names, base: Node, tiling: Tiling, margin: Margin) -> Node:
@@ -167,15 +174,9 @@ def tiles(names: Names, base: Node, tiling: Tiling, margin: Margin) -> Node:
     node, labels = base, list[Symbol | int]()
     for position in reversed(range(len(tiling.dimensions))):
         d = tiling.dimensions[position]
-        front, wide = (margin.front, margin.wide) if position == last else (const(0), const(0))
-        size = d.tile + front + wide
-        length = sum((t.reach for t in d.outer), size)
-        left, right = front - d.start, length - front + d.start - d.length
+        own = margin if position == last else Margin()
         otherwise = tiling.otherwise if d.guarded else 0.0
-        if left != 0 or right != 0:
-            pad = (left, right, otherwise)
-            node = at_depth(names, lambda v, pad=pad: Pad(*pad, v), node, position)
-        node = _cut(names, node, position, d.outer, length)
+        node = at_depth(names, lambda v, d=d, m=own, o=otherwise: _line(names, v, d, m, o), node, position)  # fmt: skip  # noqa: E501
         mine: list[Symbol | int] = [t.variable for t in d.outer]
         labels = [*mine, position, *labels]
     for position in range(len(tiling.dimensions)):
@@ -186,6 +187,23 @@ def tiles(names: Names, base: Node, tiling: Tiling, margin: Margin) -> Node:
             node, labels = repeated(names, node, extent), [variable, *labels]
     wanted: list[Symbol | int] = [*(v for v, _ in tiling.outer), *tiling.kept]
     return permuted(names, node, [labels.index(label) for label in wanted])
+
+
+def _line(names: Names, line: Node, d: Dimension, margin: Margin, otherwise: float) -> Node:
+    """[outer loops][tile] of one dimension of the base."""
+    vector = margin.vector
+    if vector != 1:
+        line = Split(vector, line)
+    # All in vectors: what these do not divide is an obligation of the types.
+    size = exact_div(d.tile + margin.front + margin.wide, vector)
+    terms = [replace(t, factor=exact_div(t.factor, vector)) for t in d.outer]
+    length = sum((t.reach for t in terms), size)
+    left = exact_div(margin.front - d.start, vector)
+    right = length - left - exact_div(d.length, vector)
+    if left != 0 or right != 0:
+        line = Pad(left, right, otherwise, line)
+    line = _cut(names, line, 0, terms, length)
+    return line if vector == 1 else at_depth(names, Join, line, len(terms))
 
 
 def without_repeats(tiling: Tiling) -> Tiling:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mapper.ast_model.builders import get
 from mapper.ast_model.index_expr import Expr, ExprLike, as_expr
-from mapper.ast_model.nodes import Call, Fill, Literal, Map, Node, Ref, Transpose, Zip
+from mapper.ast_model.nodes import Call, Fill, Let, Literal, Map, Node, Ref, Transpose, Zip
 from mapper.schedules.tree import (
     free_names,
     is_view,
@@ -66,7 +66,8 @@ class Pair:
     """``outer`` and ``inner``, a map in it with nothing but layout in between.
 
     ``array`` is [n][m] of what the inner body needs, ``body`` takes an element of it by the name
-    ``element``; ``around`` puts back the layout changes between the two.
+    ``element``; ``around`` puts back the layout changes between the two. ``computed`` is what the
+    outer map goes over where that is no view, with a name for it.
     """
 
     outer: Map
@@ -76,6 +77,12 @@ class Pair:
     body: Node
     around: Callable[[Node], Node]
     plain: bool
+    computed: tuple[str, Node] | None
+
+    def placed(self, names: Names, rows: Node) -> Node:
+        """The result of both maps, of ``rows``: the layout between them in each."""
+        result = rows if self.plain else layout_map(names, self.around, rows)
+        return result if self.computed is None else Let(*self.computed, result)
 
 
 def pair(names: Names, outer: Map) -> Pair | None:
@@ -86,8 +93,10 @@ def pair(names: Names, outer: Map) -> Pair | None:
     around, inner = through_layout(outer.body)
     if not isinstance(inner, Map) or is_view(inner.body) or not is_view(inner.argument):
         return None
+    computed = None
     if not is_view(outer.argument):
-        return None
+        computed = (names.value("t"), outer.argument)
+        outer = replace(outer, argument=Ref(computed[0]))
     # What stands around the inner map is a view of it, but may look at the outer element too.
     if outer.parameter in free_names(around(Ref("'inner"))):
         return None
@@ -96,7 +105,7 @@ def pair(names: Names, outer: Map) -> Pair | None:
     if x not in free_names(inner.body):
         array = outer.argument if own == Ref(x) else layout_map(
             names, lambda v: substituted(own, {x: v}), outer.argument)  # fmt: skip
-        return Pair(outer, inner, array, inner.parameter, inner.body, around, plain)
+        return Pair(outer, inner, array, inner.parameter, inner.body, around, plain, computed)
     element = names.value("z")
     # Of a tuple what is looked at is handed on, and nothing else.
     items = looked_at(inner.body, x)
@@ -112,7 +121,7 @@ def pair(names: Names, outer: Map) -> Pair | None:
         body = replaced(body, whole, get(Ref(element), position))
     body = substituted(body, {inner.parameter: get(Ref(element), len(wholes))})
     array = layout_map(names, several, outer.argument)
-    return Pair(outer, inner, array, element, body, around, plain)
+    return Pair(outer, inner, array, element, body, around, plain, computed)
 
 
 def constant_nest(node: Node) -> tuple[float, tuple[Map, ...], tuple[Expr, ...]] | None:

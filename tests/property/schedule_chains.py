@@ -211,11 +211,13 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
     "fuse_products": _of_loop("fuse_products", lambda c, m, _: fuse_products(c.program, m)),
     "overlap": _of_loop("overlap", lambda c, m, b: overlap(c.program, m, said_name(b) or b)),
     "widen": _of_loop("widen", lambda c, m, b: widen(
-        c.program, m, b, c.random.choice((0, 1)), c.random.choice((1, 2)))),
+        c.program, m, b, c.random.choice((0, 1)), c.random.choice((1, 2)),
+        c.random.choice((1, 1, 2)))),
     "stage": _of_loop("stage", lambda c, m, b: stage(
         c.program, m, b, _memory(c),
         order=c.random.choice(((), (), _order(c, 2), _order(c, 3))),
-        padding=c.random.choice((0, 0, 1)), vector=c.random.choice((1, 1, 2)))),
+        padding=c.random.choice((0, 0, 1)), vector=c.random.choice((1, 1, 2)),
+        apart=c.random.random() < 0.5)),
     "pack": _of_loop("pack", lambda c, m, b: pack(
         c.program, m, b, c.parameter("packed"), c.random.choice(((), (), _order(c, 3))))),
     "compute_at": _of_loop("compute_at", lambda c, m, b: compute_at(c.program, b, m, _memory(c))),

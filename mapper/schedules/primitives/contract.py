@@ -1,4 +1,4 @@
-"""Contract: a product and a sum instead of ``fma``, or the other way round."""
+"""Contract: a product and a sum instead of ``fma``, or back; factors the other way round."""
 
 from __future__ import annotations
 
@@ -24,6 +24,21 @@ def contract(program: Program, name: MapId) -> Step:
 def fuse_products(program: Program, name: MapId) -> Step:
     """``w + u * v`` in this map or reduce as ``fma(u, v, w)``."""
     return _changed(program, name, _fma, "no sum of a product stands in it", "add(w, mul(u, v))")
+
+
+def commute(program: Program, name: MapId) -> Step:
+    """The factors of every product and ``fma`` in this map or reduce the other way round."""
+    return _changed(program, name, _commuted, "no product stands in it", "fma(u, v, w)")
+
+
+def _commuted(node: Node) -> Node | None:
+    match node:
+        case Call("fma", (left, right, term)):
+            return call("fma", right, left, term)
+        case Call("mul", (left, right)):
+            return call("mul", right, left)
+        case _:
+            return None
 
 
 def _changed(

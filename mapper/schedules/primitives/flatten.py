@@ -35,9 +35,8 @@ def flatten(program: Program, map_id: MapId) -> Step:
     joined = names.map_id(f"{map_id}_{both.inner.id}")
     check_ids(NAME, map_id, joined)
     result: Node = Split(inner.length, Map(joined, both.element, both.body, Join(both.array)))
-    if not both.plain:
-        result = layout_map(names, both.around, result)
-    return step(NAME, map_id, program, found.site.replaced(result))
+    after = found.site.replaced(both.placed(names, result))
+    return step(NAME, map_id, program, after)
 
 
 def flatten_reduces(program: Program, name: str) -> Step:

@@ -28,9 +28,8 @@ def interchange(program: Program, map_id: MapId) -> Step:
     row = names.value("row")
     inside = Map(found.node.id, both.element, both.body, Ref(row))
     swapped: Node = Transpose(Map(both.inner.id, row, inside, Transpose(both.array)))
-    if not both.plain:
-        swapped = layout_map(names, both.around, swapped)
-    return step(NAME, map_id, program, found.site.replaced(swapped))
+    after = found.site.replaced(both.placed(names, swapped))
+    return step(NAME, map_id, program, after)
 
 
 def interchange_reduces(program: Program, name: str) -> Step:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from mapper.ast_model.nodes import Map, MapId, Program, Ref
 from mapper.schedules.find import find_map
-from mapper.schedules.nests import layout_map, pair
+from mapper.schedules.nests import pair
 from mapper.schedules.step import Step, refusal, step
+from mapper.schedules.tree import is_view
 from mapper.schedules.unique import Names
 
 NAME = "nest"
@@ -25,6 +26,10 @@ def nest(program: Program, maps: Sequence[MapId]) -> Step:
         raise refusal(NAME, ", ".join(map(str, maps)), "not two or more maps")
     for outer in reversed(maps[:-1]):
         found = find_map(NAME, after, outer)
+        inside = found.node.body
+        if isinstance(inside, Map) and inside.argument == Ref(found.node.parameter):
+            if not is_view(inside.body) and str(inside.id) in map(str, maps):
+                continue
         names = Names(after)
         both = pair(names, found.node)
         if both is None:
@@ -33,6 +38,5 @@ def nest(program: Program, maps: Sequence[MapId]) -> Step:
             raise refusal(NAME, outer, "another map stands directly inside", str(both.inner.id))
         row = names.value("row")
         made = Map(outer, row, Map(both.inner.id, both.element, both.body, Ref(row)), both.array)
-        result = made if both.plain else layout_map(names, both.around, made)
-        after = step(NAME, outer, after, found.site.replaced(result)).program
+        after = step(NAME, outer, after, found.site.replaced(both.placed(names, made))).program
     return step(NAME, maps[0], program, after)

@@ -18,6 +18,7 @@ from mapper.schedules.unique import Names
 
 NAME = "overlap"
 MAX_MARGIN = 32
+VECTORS = (1, 2, 4, 8, 16)
 
 
 def overlap(program: Program, loop: MapId, base: str) -> Step:
@@ -29,15 +30,24 @@ def overlap(program: Program, loop: MapId, base: str) -> Step:
     return _tiled(NAME, program, loop, base, Margin())
 
 
-def widen(program: Program, loop: MapId, base: str, front: Size = 0, wide: Size = 0) -> Step:
+def widen(
+    program: Program,
+    loop: MapId,
+    base: str,
+    front: Size = 0,
+    wide: Size = 0,
+    vector: Size = 1,
+) -> Step:
     """As :func:`overlap`, with ``front`` places before and ``wide`` behind those of a tile's rows.
 
-    Rows are whole vectors then, or no two stand in one bank; the reader crops them.
+    Rows can be copied in whole vectors then, or no two stand in one bank; the reader crops them.
+    With ``vector`` tiles begin and end with whole vectors of so many places, the border is of
+    whole vectors too, and one guard serves all lanes.
     """
-    before, behind = as_size(front), as_size(wide)
-    if before == 0 and behind == 0:
-        raise refusal("widen", loop, "there is nothing to add", "0 and 0", "front or wide")
-    return _tiled("widen", program, loop, base, Margin(before, behind))
+    margin = Margin(as_size(front), as_size(wide), as_size(vector))
+    if margin == Margin():
+        raise refusal("widen", loop, "there is nothing to add", "0 and 0", "front, wide or vector")
+    return _tiled("widen", program, loop, base, margin)
 
 
 def _tiled(primitive: str, program: Program, loop: MapId, base: str, margin: Margin) -> Step:
@@ -57,8 +67,8 @@ def _tiled(primitive: str, program: Program, loop: MapId, base: str, margin: Mar
 
     after = with_parts(names, found, arrays, body)
     parameters = [
-        p
-        for size in (margin.front, margin.wide)
-        for p in parameters_for(program, size, tuple(range(MAX_MARGIN)))
+        *parameters_for(program, margin.front, tuple(range(MAX_MARGIN))),
+        *parameters_for(program, margin.wide, tuple(range(MAX_MARGIN))),
+        *parameters_for(program, margin.vector, VECTORS),
     ]
     return step(primitive, loop, program, after, parameters)

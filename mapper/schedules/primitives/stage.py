@@ -26,13 +26,15 @@ def stage(
     order: Sequence[int] = (),
     padding: Size = 0,
     vector: Size = 1,
+    apart: bool = False,
 ) -> Step:
     """The loop's body reads ``base`` from a copy, ``<base>_<memory>``, made by maps of that name.
 
     ``order`` are the copy's dimensions, outermost first, as places of those that are read;
     ``padding`` is the number of elements added to its innermost dimension, so that no two rows
     begin in one bank; ``vector`` is the length of an innermost map of the copy, which a vector
-    code can take. What is staged is what the element holds: overlap first where that are windows.
+    code can take, and ``apart`` makes it a dimension of the buffer, which registers need that are
+    vectors. What is staged is what the element holds: overlap first where that are windows.
     """
     names = Names(program)
     found = carried(NAME, names, program, loop)
@@ -61,9 +63,13 @@ def stage(
             copy = copied(names, map_id, source, rank)
         else:
             vectors = at_depth(names, lambda v: Split(width, v), source, rank - 1)
-            copy = at_depth(names, Join, copied(names, map_id, vectors, rank + 1), rank - 1)
+            copy = copied(names, map_id, vectors, rank + 1)
+            if not apart:
+                copy = at_depth(names, Join, copy, rank - 1)
         name = names.value(stem.replace(" ", "_"))
         read: Node = Ref(name)
+        if apart and width != 1:
+            read = at_depth(names, Join, read, rank - 1)
         if more != 0:
             read = at_depth(names, lambda v: Pad(const(0), -more, 0.0, v), read, rank - 1)
         new[place] = permuted(names, read, [wanted.index(k) for k in range(rank)])
