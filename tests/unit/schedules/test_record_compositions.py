@@ -208,10 +208,5 @@ def _same(
     new = generate(program, Choices(values, codes, sizes))
     wanted, found = kernels_of(normal(old.source)), kernels_of(normal(new.source))
     assert found.keys() == wanted.keys()
-    import os
-    if os.environ.get("NM_DUMP"):
-        Path("/tmp/wanted.txt").write_text("\n".join("\n".join(v) for _, v in sorted(wanted.items())))
-        Path("/tmp/found.txt").write_text("\n".join("\n".join(v) for _, v in sorted(found.items())))
     for name in wanted:
         assert found[name] == wanted[name]
-
