@@ -189,12 +189,21 @@ def tiles(names: Names, base: Node, tiling: Tiling, margin: Margin) -> Node:
     return permuted(names, node, [labels.index(label) for label in wanted])
 
 
+def vector_demands(tiling: Tiling, margin: Margin) -> tuple[Expr, ...]:
+    """What whole vectors must divide, so that tiles and the border are of them."""
+    if margin.vector == 1 or not tiling.kept:
+        return ()
+    d = tiling.dimensions[tiling.kept[-1]]
+    size = d.tile + margin.front + margin.wide
+    return (margin.front - d.start, size, d.length, *(t.factor for t in d.outer))
+
+
 def _line(names: Names, line: Node, d: Dimension, margin: Margin, otherwise: float) -> Node:
     """[outer loops][tile] of one dimension of the base."""
     vector = margin.vector
     if vector != 1:
         line = Split(vector, line)
-    # All in vectors: what these do not divide is an obligation of the types.
+    # All in vectors, which divide it: see vector_demands.
     size = exact_div(d.tile + margin.front + margin.wide, vector)
     terms = [replace(t, factor=exact_div(t.factor, vector)) for t in d.outer]
     length = sum((t.reach for t in terms), size)

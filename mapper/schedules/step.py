@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mapper.ast_model.nodes import Parameter, Program, Requirement
-from mapper.ast_model.obligations import Obligation
 from mapper.ast_model.type_check import check_program
 from mapper.errors import InputError, Problem, TypeErrors
 from mapper.schedules.simplify import simplified
@@ -26,14 +25,23 @@ def refusal(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A program after a primitive, and what it asks of parameters that the one before did not.
+    """A program after a primitive, and what it asks of parameters that the one before did not."""
 
-    ``constraints`` are the types' obligations and the requirements that are new, as text.
-    """
-
+    before: Program
     program: Program
-    parameters: tuple[Parameter, ...]
-    constraints: tuple[str, ...]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters that are new."""
+        known = {p.name for p in self.before.parameters}
+        return tuple(p for p in self.program.parameters if p.name not in known)
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The types' obligations and the requirements that are new, as text."""
+        old = {str(o) for o in check_program(self.before).obligations}
+        texts = dict.fromkeys(str(o) for o in check_program(self.program).obligations)
+        return tuple(text for text in texts if text not in old)
 
 
 def step(
@@ -50,27 +58,24 @@ def step(
     """
     known = {p.name for p in after.parameters}
     added = tuple(p for p in parameters if p.name not in known)
-    after = with_unique_names(after)
     after = replace(
         after,
         parameters=(*after.parameters, *added),
         requirements=(*after.requirements, *requirements),
-        kernels=tuple(replace(k, body=simplified(k.body)) for k in after.kernels),
     )
-    after = with_unique_names(after)
+    after = tidy(after)
     try:
-        found = check_program(after).obligations
+        check_program(after)
     except TypeErrors as error:
         first = error.problems[0]
         raise refusal(
             primitive, target, first.message, first.found, first.allowed, first.remedy
         ) from None
-    old = {str(o) for o in check_program(before).obligations}
-    known = {p.name for p in before.parameters}
-    new = tuple(p for p in after.parameters if p.name not in known)
-    return Step(after, new, _new(found, old))
+    return Step(before, after)
 
 
-def _new(found: tuple[Obligation, ...], old: set[str]) -> tuple[str, ...]:
-    texts = dict.fromkeys(str(obligation) for obligation in found)
-    return tuple(text for text in texts if text not in old)
+def tidy(program: Program) -> Program:
+    """The program with unique names and short views; its types are not checked."""
+    program = with_unique_names(program)
+    kernels = tuple(replace(k, body=simplified(k.body)) for k in program.kernels)
+    return with_unique_names(replace(program, kernels=kernels))

@@ -51,7 +51,8 @@ def is_view(node: Node) -> bool:
         current = stack.pop()
         if isinstance(current, Call | Reduce | To):
             return False
-        stack += [child for _, child in children(current)]
+        # Bodies first: what computes does so there.
+        stack += [child for _, child in reversed(list(children(current)))]
     return True
 
 

@@ -18,6 +18,11 @@ def interchange(program: Program, map_id: MapId) -> Step:
 
     Between the two there may be changes of layout only, which do not look at the outer element.
     """
+    return step(NAME, map_id, program, interchanged(program, map_id))
+
+
+def interchanged(program: Program, map_id: MapId) -> Program:
+    """As :func:`interchange`, neither tidy nor checked."""
     found = find_map(NAME, program, map_id)
     names = Names(program)
     both = pair(names, found.node)
@@ -28,8 +33,7 @@ def interchange(program: Program, map_id: MapId) -> Step:
     row = names.value("row")
     inside = Map(found.node.id, both.element, both.body, Ref(row))
     swapped: Node = Transpose(Map(both.inner.id, row, inside, Transpose(both.array)))
-    after = found.site.replaced(both.placed(names, swapped))
-    return step(NAME, map_id, program, after)
+    return found.site.replaced(both.placed(names, swapped))
 
 
 def interchange_reduces(program: Program, name: str) -> Step:
@@ -37,6 +41,11 @@ def interchange_reduces(program: Program, name: str) -> Step:
 
     The order of what is added up changes: for operators that are associative and commute only.
     """
+    return step(NAME, name, program, reduces_interchanged(program, name))
+
+
+def reduces_interchanged(program: Program, name: str) -> Program:
+    """As :func:`interchange_reduces`, neither tidy nor checked."""
     found = find_reduce(NAME, program, name)
     outer = found.node
     inner = continued(outer)
@@ -72,4 +81,4 @@ def interchange_reduces(program: Program, name: str) -> Step:
         inner.unroll,
         inner.prefetch,
     )
-    return step(NAME, name, program, found.site.replaced(swapped))
+    return found.site.replaced(swapped)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mapper.ast_model.nodes import Map, MapId, Program, Ref
 from mapper.schedules.find import find_map
 from mapper.schedules.nests import pair
-from mapper.schedules.step import Step, refusal, step
+from mapper.schedules.step import Step, refusal, step, tidy
 from mapper.schedules.tree import is_view
 from mapper.schedules.unique import Names
 
@@ -21,15 +21,24 @@ def nest(program: Program, maps: Sequence[MapId]) -> Step:
     nested" is what "Mapping Parallelism in a Functional IR through Constraint Satisfaction"
     (CC'22), section 4.1, asks of maps that are fused.
     """
+    return step(NAME, maps[0] if maps else "", program, nested(program, maps))
+
+
+def nested(program: Program, maps: Sequence[MapId]) -> Program:
+    """As :func:`nest`, tidy but not checked."""
     after = program
     if len(maps) < 2:
         raise refusal(NAME, ", ".join(map(str, maps)), "not two or more maps")
     for outer in reversed(maps[:-1]):
         found = find_map(NAME, after, outer)
         inside = found.node.body
-        if isinstance(inside, Map) and inside.argument == Ref(found.node.parameter):
-            if not is_view(inside.body) and str(inside.id) in map(str, maps):
-                continue
+        if (
+            isinstance(inside, Map)
+            and inside.argument == Ref(found.node.parameter)
+            and not is_view(inside.body)
+            and str(inside.id) in map(str, maps)
+        ):
+            continue
         names = Names(after)
         both = pair(names, found.node)
         if both is None:
@@ -38,5 +47,5 @@ def nest(program: Program, maps: Sequence[MapId]) -> Step:
             raise refusal(NAME, outer, "another map stands directly inside", str(both.inner.id))
         row = names.value("row")
         made = Map(outer, row, Map(both.inner.id, both.element, both.body, Ref(row)), both.array)
-        after = step(NAME, outer, after, found.site.replaced(both.placed(names, made))).program
-    return step(NAME, maps[0], program, after)
+        after = tidy(found.site.replaced(both.placed(names, made)))
+    return after

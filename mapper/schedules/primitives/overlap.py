@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mapper.ast_model.nodes import MapId, Node, Program
-from mapper.schedules.affine import Margin, element, tiles
+from mapper.ast_model.nodes import MapId, Node, Program, Relation, Requirement
+from mapper.schedules.affine import Margin, element, tiles, vector_demands
 from mapper.schedules.carried import (
     OldBody,
     base_node,
@@ -71,4 +71,6 @@ def _tiled(primitive: str, program: Program, loop: MapId, base: str, margin: Mar
         *parameters_for(program, margin.wide, tuple(range(MAX_MARGIN))),
         *parameters_for(program, margin.vector, VECTORS),
     ]
-    return step(primitive, loop, program, after, parameters)
+    demands = vector_demands(tiling, margin)
+    requirements = [Requirement(margin.vector, Relation.DIVIDES, part) for part in demands]
+    return step(primitive, loop, program, after, parameters, requirements)

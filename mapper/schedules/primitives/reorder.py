@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from mapper.ast_model.nodes import Map, MapId, Program, Reduce
 from mapper.schedules.find import find_map, find_reduce
 from mapper.schedules.folds import continued
-from mapper.schedules.primitives.interchange import interchange, interchange_reduces
-from mapper.schedules.primitives.nest import nest
-from mapper.schedules.step import Step, refusal, step
+from mapper.schedules.primitives.interchange import interchanged, reduces_interchanged
+from mapper.schedules.primitives.nest import nested
+from mapper.schedules.step import Step, refusal, step, tidy
 from mapper.schedules.tree import is_view, through_layout
 
 NAME = "reorder"
@@ -31,9 +31,9 @@ def reorder(program: Program, maps: Sequence[MapId]) -> Step:
     after = program
     for target, name in enumerate(wanted):
         for position in range(found.index(name), target, -1):
-            after = interchange(after, found[position - 1]).program
+            after = tidy(interchanged(after, found[position - 1]))
             found[position - 1 : position + 1] = found[position], found[position - 1]
-    after = nest(after, wanted).program
+    after = nested(after, wanted)
     return step(NAME, wanted[0], program, after)
 
 
@@ -52,7 +52,7 @@ def reorder_reduces(program: Program, reduces: Sequence[str]) -> Step:
     after = program
     for target, name in enumerate(wanted):
         for position in range(found.index(name), target, -1):
-            after = interchange_reduces(after, found[position - 1]).program
+            after = tidy(reduces_interchanged(after, found[position - 1]))
             found[position - 1 : position + 1] = found[position], found[position - 1]
     return step(NAME, wanted[0], program, after)
 
