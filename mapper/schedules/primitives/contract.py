@@ -10,25 +10,32 @@ from mapper.schedules.find import find_loop
 from mapper.schedules.step import Step, refusal, step
 from mapper.schedules.tree import rebuilt
 
-NAME = "contract"
-
 
 def contract(program: Program, name: MapId) -> Step:
     """``fma(u, v, w)`` in this map or reduce as ``w + u * v``.
 
     OpenCL C lets compilers make one instruction of it; ``fma`` is a call on some.
     """
-    return _changed(program, name, _product_and_sum, "no fma stands in it", "fma(u, v, w)")
+    return _changed(
+        "contract", program, name, _product_and_sum, "no fma stands in it", "fma(u, v, w)"
+    )
 
 
 def fuse_products(program: Program, name: MapId) -> Step:
     """``w + u * v`` in this map or reduce as ``fma(u, v, w)``."""
-    return _changed(program, name, _fma, "no sum of a product stands in it", "add(w, mul(u, v))")
+    return _changed(
+        "fuse_products",
+        program,
+        name,
+        _fma,
+        "no sum of a product stands in it",
+        "add(w, mul(u, v))",
+    )
 
 
 def commute(program: Program, name: MapId) -> Step:
     """The factors of every product and ``fma`` in this map or reduce the other way round."""
-    return _changed(program, name, _commuted, "no product stands in it", "fma(u, v, w)")
+    return _changed("commute", program, name, _commuted, "no product stands in it", "fma(u, v, w)")
 
 
 def _commuted(node: Node) -> Node | None:
@@ -42,11 +49,16 @@ def _commuted(node: Node) -> Node | None:
 
 
 def _changed(
-    program: Program, name: MapId, change: Callable[[Node], Node | None], why: str, needed: str
+    primitive: str,
+    program: Program,
+    name: MapId,
+    change: Callable[[Node], Node | None],
+    why: str,
+    needed: str,
 ) -> Step:
-    found = find_loop(NAME, program, name)
+    found = find_loop(primitive, program, name)
     if {f.name for f in program.functions} & {"fma", "add", "mul"}:
-        raise refusal(NAME, name, "the program has a function of its own of that name")
+        raise refusal(primitive, name, "the program has a function of its own of that name")
 
     def everywhere(node: Node) -> Node:
         node = rebuilt(node, everywhere)
@@ -55,8 +67,8 @@ def _changed(
 
     changed = everywhere(found.node)
     if changed == found.node:
-        raise refusal(NAME, name, why, "", needed)
-    return step(NAME, name, program, found.site.replaced(changed))
+        raise refusal(primitive, name, why, "", needed)
+    return step(primitive, name, program, found.site.replaced(changed))
 
 
 def _product_and_sum(node: Node) -> Node | None:
