@@ -21,10 +21,12 @@ from mapper.ast_model.index_expr import (
 from mapper.ast_model.kernel_state import Environment, KernelState
 from mapper.ast_model.loop_nest import (
     Constant,
+    Guarded,
     Load,
     Loop,
     Statement,
     Store,
+    Value,
     loads,
 )
 from mapper.ast_model.nodes import (
@@ -348,7 +350,7 @@ class Elaborator(KernelState):
 
         So does one inside another which accumulates into the elements of the outer one.
         """
-        if not isinstance(initial, Ref | Get):
+        if self.is_writing(initial):
             return False
         places = tuple(const(0) if n.constant == 1 else symbol(f"at_{k}", n)
                        for k, n in enumerate(dimensions(element)[0]))  # fmt: skip
@@ -358,7 +360,7 @@ class Elaborator(KernelState):
         return (
             isinstance(present, ScalarView)
             and isinstance(wanted, ScalarView)
-            and isinstance(present.value, Load)
+            and _is_load(present.value)
             and present.value == wanted.value
         )
 
@@ -399,6 +401,13 @@ class Elaborator(KernelState):
                 view = self.read(node, env)
                 assert isinstance(view, ScalarView)
                 return view
+
+
+def _is_load(value: Value) -> bool:
+    """True for an element of a buffer, perhaps only where guards hold."""
+    while isinstance(value, Guarded):
+        value = value.value
+    return isinstance(value, Load)
 
 
 def _makes_buffer(node: Node) -> bool:

@@ -126,7 +126,8 @@ def _split_multiple(top: Expr, bottom: Expr) -> tuple[Expr, Expr]:
             rest[monomial] = coefficient
         else:
             quotient = quotient + part
-    return quotient, Expr.from_terms(rest)
+    # A coefficient that changed may cancel what an exact quotient divides by: 2*(n/2) is n.
+    return quotient, weighted_sum((c, Expr.from_terms({m: 1})) for m, c in rest.items())
 
 
 def floor_div(numerator: ExprLike, denominator: ExprLike) -> Expr:

@@ -57,6 +57,10 @@ class _Commands(NestmapGroup):
             ".kernel:kernel",
             "Print the OpenCL kernels of a mapping, and what the host does to run them.",
         ),
+        "derive": Listed(
+            ".derive:derive_command",
+            "Rewrite a program by the steps of a schedule, and show it after each.",
+        ),
         "tune": Listed(
             ".tune:tune",
             "Tune X on a device: every candidate is verified, timed and stored at once.",

@@ -1,0 +1,1 @@
+"""Schedules: programs rewritten by small steps, whatever they compute."""

@@ -1,0 +1,44 @@
+"""Materialise: a staged value that no loop changes, as a kernel of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mapper.ast_model.bounds import is_name
+from mapper.ast_model.nodes import Kernel, Let, Program, Ref, To
+from mapper.schedules.find import find_let
+from mapper.schedules.step import Step, refusal, step
+from mapper.schedules.tree import free_names, substituted
+
+NAME = "materialise"
+
+
+def materialise(program: Program, name: str, kernel: str) -> Step:
+    """``let name = to_global(…)`` as the kernel ``kernel``, which runs before the one it is in.
+
+    The value may depend on inputs and earlier kernels only: fission takes it out of maps.
+    """
+    site = find_let(NAME, program, name)
+    let = site.node
+    assert isinstance(let, Let)
+    taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
+    taken |= {n for n, _ in program.sizes} | {p.name for p in program.parameters}
+    if kernel in taken or not is_name(kernel):
+        raise refusal(NAME, name, "the kernel's name is taken or unusable", kernel, "a new name")
+    before: set[str] = {i.name for i in program.inputs}
+    for other in program.kernels:
+        if other.name == site.kernel.name:
+            break
+        before.add(other.name)
+    inner = free_names(let.value) - before
+    if inner:
+        raise refusal(NAME, name, "it depends on what maps around it go over",
+                      ", ".join(sorted(inner)), "inputs and earlier kernels",
+                      "fission of the maps around it")  # fmt: skip
+    value = let.value.argument if isinstance(let.value, To) else let.value
+    body = substituted(let.body, {let.name: Ref(kernel)})
+    after = site.replaced(body)
+    kernels = list(after.kernels)
+    place = [k.name for k in kernels].index(site.kernel.name)
+    kernels.insert(place, Kernel(kernel, value))
+    return step(NAME, name, program, replace(after, kernels=tuple(kernels)))

@@ -1,0 +1,81 @@
+"""What a primitive gives back, and how it says that it does not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from mapper.ast_model.nodes import Parameter, Program, Requirement
+from mapper.ast_model.type_check import check_program
+from mapper.errors import InputError, Problem, TypeErrors
+from mapper.schedules.simplify import simplified
+from mapper.schedules.unique import with_unique_names
+
+
+class NotApplicable(InputError):
+    """A primitive does not apply where it was asked to: which, where, what it found and needs."""
+
+
+def refusal(
+    primitive: str, target: object, why: str, found: str = "", needed: str = "", remedy: str = ""
+) -> NotApplicable:
+    """The error that a primitive raises; ``target`` is the map, reduce, buffer or kernel."""
+    return NotApplicable(Problem(f"{primitive}({target})", why, found[:200], needed, remedy))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A program after a primitive, and what it asks of parameters that the one before did not."""
+
+    before: Program
+    program: Program
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters that are new."""
+        known = {p.name for p in self.before.parameters}
+        return tuple(p for p in self.program.parameters if p.name not in known)
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The types' obligations and the requirements that are new, as text."""
+        old = {str(o) for o in check_program(self.before).obligations}
+        texts = dict.fromkeys(str(o) for o in check_program(self.program).obligations)
+        return tuple(text for text in texts if text not in old)
+
+
+def step(
+    primitive: str,
+    target: object,
+    before: Program,
+    after: Program,
+    parameters: Iterable[Parameter] = (),
+    requirements: Iterable[Requirement] = (),
+) -> Step:
+    """``after`` made tidy and type-checked, with these parameters and requirements added.
+
+    NotApplicable if its types can never be right: a size that divides nothing, for example.
+    """
+    known = {p.name for p in after.parameters}
+    added = tuple(p for p in parameters if p.name not in known)
+    after = replace(
+        after,
+        parameters=(*after.parameters, *added),
+        requirements=(*after.requirements, *requirements),
+    )
+    after = tidy(after)
+    try:
+        check_program(after)
+    except TypeErrors as error:
+        first = error.problems[0]
+        raise refusal(
+            primitive, target, first.message, first.found, first.allowed, first.remedy
+        ) from None
+    return Step(before, after)
+
+
+def tidy(program: Program) -> Program:
+    """The program with unique names and short views; its types are not checked."""
+    program = with_unique_names(program)
+    kernels = tuple(replace(k, body=simplified(k.body)) for k in program.kernels)
+    return with_unique_names(replace(program, kernels=kernels))

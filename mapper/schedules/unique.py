@@ -1,0 +1,114 @@
+"""Programs in which no name is bound twice, so that substitution captures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mapper.ast_model.builders import said_name
+from mapper.ast_model.nodes import Let, Map, Node, Program, Reduce, Ref
+from mapper.schedules.tree import bound_names, is_view, rebuilt, sites, with_child
+
+
+class Names:
+    """Fresh names for one program: of values and of maps."""
+
+    def __init__(self, program: Program) -> None:
+        self._taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
+        self._ids: set[str] = set()
+        for site in sites(program, lambda node: isinstance(node, Map | Reduce | Let)):
+            self._taken |= set(bound_names(site.node))
+            if isinstance(site.node, Map):
+                self._ids.add(str(site.node.id))
+        self._numbers: dict[str, int] = {}
+
+    def value(self, stem: str) -> str:
+        """A name for a value: the stem itself if it is free, else with a number behind."""
+        return self._fresh(stem.rstrip("0123456789") or stem, self._taken, "")
+
+    def map_id(self, stem: str) -> str:
+        """An id for a map."""
+        return self._fresh(stem, self._ids, "_")
+
+    def _fresh(self, stem: str, taken: set[str], between: str) -> str:
+        name, number = stem, self._numbers.get(stem, 1)
+        while name in taken:
+            number += 1
+            name = f"{stem}{between}{number}"
+        self._numbers[stem] = number
+        taken.add(name)
+        return name
+
+
+def with_unique_names(program: Program) -> Program:
+    """Names that are bound a second time get a number, and so do ids of maps that only lay out.
+
+    Maps that compute keep their ids; two of one id are the type checker's business.
+    """
+    names = {i.name for i in program.inputs} | {k.name for k in program.kernels}
+    names |= {p.name for p in program.parameters} | {name for name, _ in program.sizes}
+    computing = {
+        str(site.node.id)
+        for site in sites(program, lambda n: isinstance(n, Map) and not is_view(n.body))
+        if isinstance(site.node, Map)
+    }
+    walk = _Walk(names, computing)
+    kernels = tuple(replace(k, body=walk.renamed(k.body, {})) for k in program.kernels)
+    return replace(program, kernels=kernels)
+
+
+class _Walk:
+    def __init__(self, names: set[str], ids: set[str]) -> None:
+        self._names, self._ids = names, ids
+        self._numbers: dict[str, int] = {}
+
+    def renamed(self, node: Node, values: Mapping[str, str]) -> Node:
+        if isinstance(node, Ref):
+            return Ref(values.get(node.name, node.name))
+        bound = bound_names(node)
+        if not bound:
+            return rebuilt(node, lambda child: self.renamed(child, values))
+        fresh = {name: self._fresh(name, self._names) for name in bound}
+        inner = {**values, **fresh}
+        match node:
+            case Map():
+                new = replace(node, parameter=fresh[node.parameter])
+                if is_view(node.body):
+                    new = replace(new, id=self._id(str(node.id)) if self._taken(node) else node.id)
+                    self._ids.add(str(new.id))
+                argument = self.renamed(node.argument, values)
+                return replace(new, argument=argument, body=self.renamed(node.body, inner))
+            case Reduce():
+                return replace(
+                    node,
+                    accumulator=fresh[node.accumulator],
+                    parameter=fresh[node.parameter],
+                    initial=self.renamed(node.initial, values),
+                    argument=self.renamed(node.argument, values),
+                    body=self.renamed(node.body, inner),
+                )
+            case Let():
+                value = self.renamed(node.value, values)
+                new = replace(node, name=fresh[node.name], value=value)
+                return with_child(new, "body", self.renamed(node.body, inner))
+            case _:
+                raise AssertionError(node)
+
+    def _taken(self, node: Map) -> bool:
+        return str(node.id) in self._ids
+
+    def _id(self, text: str) -> str:
+        stem = text if text.startswith("layout") else "layout"
+        return self._fresh(f"{stem.rstrip('0123456789')}", self._ids)
+
+    def _fresh(self, name: str, taken: set[str]) -> str:
+        if name in taken:
+            stem = name.rstrip("0123456789")
+            said = said_name(name) or stem
+            number = self._numbers.get(said, 1)
+            while f"{said}{number}" in taken:
+                number += 1
+            self._numbers[said] = number
+            name = f"{said}{number}"
+        taken.add(name)
+        return name
