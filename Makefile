@@ -6,12 +6,13 @@ STAMP  := $(VENV)/.stamp
 DEV_STAMP := $(VENV)/.dev-stamp
 PEERS  := .venv-peers
 PEERS_STAMP := $(PEERS)/.stamp
-# Of `make kernels`: how often it runs, and of which folders or files the tests.
+# Of `make kernels` and `make campaigns`: how often they run, and of which folders or files the tests.
 SEEDS   := 1
 KERNELS := tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv dev demo check test kernels lint style format golden peers lock audit chaos soak clean
+.PHONY: help venv dev demo check test kernels campaigns frozen lint style format golden peers lock audit chaos \
+    soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -49,13 +50,22 @@ check: style  ## before each commit, in under two minutes: lint, types, layers, 
 test: style  ## everything CI checks: lint, types, layers, tests
 	@$(call beside_types,$(PYTEST))
 
-# Each run draws other random layers, programs and mappings, and the first that fails ends it.
-kernels: dev  ## the tests that use an OpenCL device; SEEDS=10 times, for NESTMAP_POCL_TARGET=haswell
-	@for run in $$(seq $(SEEDS)); do \
-	    seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
-	    echo "run $$run of $(SEEDS): --hypothesis-seed=$$seed, target $${NESTMAP_POCL_TARGET:-native}"; \
-	    $(PYTEST) -m kernels --hypothesis-seed=$$seed $(KERNELS) || exit; \
-	done
+# Each run draws other random layers, programs and mappings, many more than `make test` does, and the
+# first that fails ends it.
+long_runs = for run in $$(seq $(SEEDS)); do \
+        seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
+        echo "run $$run of $(SEEDS): --hypothesis-seed=$$seed, target $${NESTMAP_POCL_TARGET:-native}"; \
+        NESTMAP_TESTS=long $(PYTEST) $(1) --hypothesis-seed=$$seed $(KERNELS) || exit; \
+    done
+
+kernels: dev  ## the tests that use an OpenCL device, in full; SEEDS=10 times, for NESTMAP_POCL_TARGET=haswell
+	@$(call long_runs,-m kernels)
+
+campaigns: dev  ## all tests in full: many more random cases than `make test`; SEEDS=10 times
+	@$(call long_runs,)
+
+frozen: dev  ## what must not change, all of it: constraints, counts, all records, searches (three minutes)
+	$(BIN)/python -m tests.frozen
 
 lint: style  ## style, formatting, types and import contracts
 	$(BIN)/pyright
