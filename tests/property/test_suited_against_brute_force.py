@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from mapper.ast_model.nodes import Relation
 from mapper.constraint_rules.evaluation import evaluate
@@ -120,7 +121,7 @@ def test_values_are_those_of_a_search(predicates, definition, joined, last):
 @settings(max_examples=60, suppress_health_check=PATIENT, deadline=None)
 @given(st.lists(PREDICATES, max_size=3), st.lists(st.integers(1, 5), min_size=3, max_size=3))
 def test_values_count_for_as_many_as_their_weights_say(predicates, weights):
-    ways = {C: np.array(weights)}
+    ways: dict[Variable, NDArray[np.int64]] = {C: np.array(weights)}
     found = FactoredValues(tuple(DOMAINS.items()), predicates, Watch(), weights=ways, last=[C])
     of_value = dict(zip(DOMAINS[C], weights, strict=True))
     assert found.count == sum(of_value[row[C]] for row in rows_of(predicates))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mapper.ast_model.text_form import parse
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.pipeline import (
@@ -36,7 +38,7 @@ program "listing1" {{
     )
 
 
-def strict_space(subject: Subject, **options: bool) -> Space:
+def strict_space(subject: Subject, **options: Any) -> Space:
     return derive_space(subject, Mode.STRICT, load_profile("pocl"), RuleOptions(**options))
 
 
