@@ -6,7 +6,7 @@ not to do. A variant that refuses anything else fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,7 @@ from mapper.variants import VARIANTS as ALL_VARIANTS
 from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from nestmap.tuning.reference import convolve
 from tests.conformance.random_layers import inputs_of
+from tests.effort import cases
 from worker import oclgrind
 from worker.measuring import MeasuringChild, Protocol, Tolerance
 
@@ -52,7 +53,7 @@ VARIANTS: dict[str, frozenset[str]] = {
     "blocked-bands": frozenset(),
 }
 SEED = 20
-MAPPINGS = 2
+MAPPINGS = cases(1, 2)
 _SOLVE_S = 60.0
 _RUN_S = 60.0
 _ONCE = Protocol(warmup=0, repetitions=1, max_repetitions=1, slow_after_ms=0.0, budget_ms=0.0)
@@ -177,16 +178,20 @@ def judge_variant(case: Case, variant: str, device: MeasuringChild, seed: int = 
         assert isinstance(outcome, Timed), f"{what}\n{outcome}"
 
 
-def judge_in_oclgrind(case: Case, variant: str, device: MeasuringChild, seed: int = SEED) -> None:
-    """A kernel of the variant is right and clean in Oclgrind: no race, nothing unwritten read."""
-    if refuses(case, variant):
-        return
-    for what, plan in drawn(case, variant, device.profile(), 1, seed):
-        report = oclgrind.check(
-            plan,
-            case.inputs,
-            case.expected.astype(np.float64),
-            tolerance=case.tolerance,
-            timeout_s=_RUN_S,
-        )
-        assert report.ok, f"{what}\n{report}"
+def judge_in_oclgrind(
+    cases: Sequence[Case], variant: str, device: MeasuringChild, seed: int = SEED
+) -> None:
+    """A kernel of each case is right and clean in Oclgrind: no race, nothing unwritten read.
+
+    The simulator is started once for all of them.
+    """
+    simulations: dict[str, oclgrind.Simulation] = {}
+    for case in cases:
+        if refuses(case, variant):
+            continue
+        expected = case.expected.astype(np.float64)
+        for what, plan in drawn(case, variant, device.profile(), 1, seed):
+            simulations[what] = oclgrind.Simulation(plan, case.inputs, expected, case.tolerance)
+    reports = oclgrind.check_many(tuple(simulations.values()), timeout_s=_RUN_S)
+    faults = [f"{w}\n{r}" for w, r in zip(simulations, reports, strict=True) if not r.ok]
+    assert not faults, "\n".join(faults)

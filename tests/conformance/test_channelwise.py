@@ -34,4 +34,4 @@ def test_kernels_of_all_that_a_layer_may_be_are_right(
 
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 def test_kernels_are_clean_in_oclgrind(device: MeasuringChild):
-    judge_in_oclgrind(case_of(replace(LAYER, stride_x=2, bias=True)), "channelwise", device)
+    judge_in_oclgrind([case_of(replace(LAYER, stride_x=2, bias=True))], "channelwise", device)

@@ -24,6 +24,7 @@ from tests.conformance.judging import (
     judge_variant,
 )
 from tests.conformance.random_layers import layers
+from tests.effort import cases, combined
 from worker.measuring import MeasuringChild
 
 pytestmark = pytest.mark.kernels
@@ -33,7 +34,7 @@ def case_of(layer: LayerSpec) -> Case:
     return judging.case_of(replace(layer, dtype=DType.FLOAT16))
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(20, 60))
 @given(layer=layers())
 def test_the_program_means_the_reference_rounded(layer: LayerSpec):
     case = case_of(layer)
@@ -65,9 +66,11 @@ EVERYTHING = replace(
 )
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("layout", [Layout.NHWC, Layout.NCHW])
-@pytest.mark.parametrize("layer", [PLAIN, EVERYTHING], ids=lambda layer: layer.name)
+@pytest.mark.parametrize(
+    ("layer", "layout", "variant"),
+    combined([PLAIN, EVERYTHING], [Layout.NHWC, Layout.NCHW], tuple(VARIANTS)),
+    ids=lambda value: getattr(value, "name", None),
+)
 def test_kernels_are_right_at_both_edges(
     layer: LayerSpec, layout: Layout, variant: str, device: MeasuringChild
 ):
@@ -83,4 +86,4 @@ def test_the_papers_variants_are_right(variant: str, device: MeasuringChild):
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_kernels_are_clean_in_oclgrind(variant: str, device: MeasuringChild):
-    judge_in_oclgrind(case_of(EVERYTHING), variant, device)
+    judge_in_oclgrind([case_of(EVERYTHING)], variant, device)

@@ -14,6 +14,7 @@ import pytest
 from mapper.errors import InputError
 from nestmap.onnx_layers import layers_of_model, load_model
 from tests.conformance.judging import VARIANTS, Case, judge_reference, judge_variant, shaped
+from tests.effort import combined
 from worker.measuring import MeasuringChild
 
 onnx = pytest.importorskip("onnx", reason="needs onnx: pip install 'nestmap[onnx]'")
@@ -74,8 +75,7 @@ def test_reference(name: str):
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "variant"), combined(CASES, tuple(VARIANTS)))
 def test_interpreter_and_kernel(name: str, variant: str, device: MeasuringChild):
     judge_variant(case_of(name), variant, device)
 

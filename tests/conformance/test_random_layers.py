@@ -16,12 +16,13 @@ from mapper.programs.high_level import high_level_convolution
 from nestmap.tuning.reference import convolve
 from tests.conformance.judging import VARIANTS, case_of, judge_in_oclgrind, judge_variant
 from tests.conformance.random_layers import inputs_of, layers
+from tests.effort import cases, combined
 from worker.measuring import MeasuringChild
 
 pytestmark = pytest.mark.kernels
 
 
-@settings(max_examples=200)
+@settings(max_examples=cases(60, 200))
 @given(layer=layers())
 def test_the_high_level_program_means_the_reference(layer: LayerSpec):
     inputs = inputs_of(layer)
@@ -33,7 +34,7 @@ def test_the_high_level_program_means_the_reference(layer: LayerSpec):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_kernels_of_random_layers_are_right(variant: str, device: MeasuringChild):
-    @settings(max_examples=12, phases=[Phase.generate])
+    @settings(max_examples=cases(6, 12), phases=[Phase.generate])
     @given(layer=layers(), seed=st.integers(0, 2**31 - 1))
     def check(layer: LayerSpec, seed: int):
         judge_variant(case_of(layer), variant, device, seed)
@@ -59,9 +60,11 @@ ONE_OF_EACH = [
 ]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("layer", ONE_OF_EACH, ids=lambda layer: layer.name)
+@pytest.mark.parametrize(
+    ("layer", "layout", "variant"),
+    combined(ONE_OF_EACH, LAYOUTS, tuple(VARIANTS)),
+    ids=lambda value: getattr(value, "name", None),
+)
 def test_kernels_of_one_of_each_kind_are_right(
     layer: LayerSpec, layout: Layout, variant: str, device: MeasuringChild
 ):
@@ -101,15 +104,13 @@ def test_kernels_of_blocks_of_channels_are_right(
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("variant", ["blocked", "blocked-bands"])
 def test_a_kernel_of_blocks_of_channels_is_clean_in_oclgrind(variant: str, device: MeasuringChild):
-    judge_in_oclgrind(case_of(replace(IN_BLOCKS[0], layout=Layout.NCHW16C)), variant, device)
+    judge_in_oclgrind([case_of(replace(IN_BLOCKS[0], layout=Layout.NCHW16C))], variant, device)
 
 
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", ["depthwise", "dilated", "1-D", "leaky_relu", "all"])
-def test_kernels_are_clean_in_oclgrind(
-    name: str, layout: Layout, variant: str, device: MeasuringChild
-):
-    (layer,) = (layer for layer in ONE_OF_EACH if layer.name == name)
-    judge_in_oclgrind(case_of(replace(layer, layout=layout)), variant, device)
+def test_kernels_are_clean_in_oclgrind(variant: str, device: MeasuringChild):
+    names = ("depthwise", "dilated", "1-D", "leaky_relu", "all")
+    chosen = combined([layer for layer in ONE_OF_EACH if layer.name in names], LAYOUTS)
+    judged = [case_of(replace(layer, layout=layout)) for layer, layout in chosen]
+    judge_in_oclgrind(judged, variant, device)

@@ -27,4 +27,4 @@ def test_kernels_of_joined_rows_are_right(device: MeasuringChild):
 
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 def test_kernels_are_clean_in_oclgrind(device: MeasuringChild):
-    judge_in_oclgrind(case_of(replace(LAYER, stride_x=2)), "tiled-vectors", device)
+    judge_in_oclgrind([case_of(replace(LAYER, stride_x=2))], "tiled-vectors", device)

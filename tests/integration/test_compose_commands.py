@@ -99,7 +99,7 @@ class Host:
             )
             if check.returncode == 0:
                 return
-            time.sleep(0.2)
+            time.sleep(0.5)
         pytest.fail(f"{service} is not ready: {self.log.read_text()}")
 
     def call(self, path: str, token: str, body: Any = None) -> Any:
@@ -129,17 +129,11 @@ class Host:
         assert len(found["items"]) == 2
 
 
-def test_the_default_profile(tmp_path: Path) -> None:
+def test_the_default_profile_and_a_board_beside_it(tmp_path: Path) -> None:
     host = Host(tmp_path, {})
     with host.running("api") as api:
         host.healthy("api", api)
         host.answers_with_mappings()
-
-
-def test_a_board_beside_the_default_profile(tmp_path: Path) -> None:
-    host = Host(tmp_path, {})
-    with host.running("api") as api:
-        host.healthy("api", api)
         token = host.admin_token()
         (host.secrets / "board_code").write_text(host.call("/v1/enrolments", token, {})["code"])
         with host.running("board"):
@@ -181,6 +175,7 @@ def test_the_profile_cluster(tmp_path: Path) -> None:
             token,
             {
                 "subject": {"name": "vgg16/24"},
+                "variants": ["high-level"],
                 "device": device,
                 "budget": {"candidates": 1},
             },

@@ -15,9 +15,10 @@ import pytest
 from bench.proofs.joint.campaign import CAMPAIGN_DEVICES, CAMPAIGN_VARIANTS, Cell, run_cell
 from mapper.layer_sets import named_layer
 from mapper.layer_spec import VGG16_UNIQUE
+from tests.effort import cases
 
 FRESH_SEED = int(os.environ.get("NESTMAP_CAMPAIGN_SEED", secrets.randbelow(2**31)))
-SAMPLES = 20
+SAMPLES = cases(6, 20)
 
 
 @pytest.mark.parametrize(

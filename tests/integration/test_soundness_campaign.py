@@ -16,10 +16,11 @@ import pytest
 from bench.proofs.soundness.campaign import Result, run_campaign
 from bench.proofs.soundness.judges import OclgrindJudge, PoclJudge
 from mapper.profiles import load_profile
+from tests.effort import cases
 
 pytestmark = pytest.mark.kernels
 
-CASES = 30
+CASES = cases(12, 30)
 FRESH_SEED = int(os.environ.get("NESTMAP_CAMPAIGN_SEED", secrets.randbelow(2**31)))
 
 

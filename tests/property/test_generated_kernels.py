@@ -15,6 +15,7 @@ from bench.proofs.soundness.cases import Discarded, Draft, cases_of
 from bench.proofs.soundness.judges import Judge, OclgrindJudge, PoclJudge
 from bench.proofs.soundness.shrinking import draft_strategy
 from mapper.profiles import load_profile
+from tests.effort import cases
 
 pytestmark = pytest.mark.kernels
 
@@ -29,7 +30,7 @@ def judges() -> Iterator[tuple[Judge, ...]]:
 
 
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
-@settings(max_examples=15, suppress_health_check=PATIENT)
+@settings(max_examples=cases(8, 15), suppress_health_check=PATIENT)
 @given(draft_strategy())
 def test_sampled_kernels_are_right_and_clean(judges: tuple[Judge, ...], draft: Draft) -> None:
     cases = cases_of(draft, DEVICE, 2)

@@ -29,9 +29,9 @@ def front(*arguments: str, code: int = 0) -> dict[str, Any]:
     return json.loads(result.stdout) if code == 0 else json.loads(result.stderr)
 
 
-@pytest.fixture
-def db(tmp_path: Path) -> str:
-    path = tmp_path / "store.sqlite3"
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("measured") / "store.sqlite3"
     with Store.open(path) as store:
         for variant in VARIANTS:
             subject = subject_of_layer(TINY, variant)

@@ -66,7 +66,9 @@ def solve_job(farm: Farm, **request: Any) -> str:
     return farm.jobs.enqueue(NewJob(payload, "test")).value.id
 
 
-def test_a_run_measures_its_budget_of_different_candidates_that_boards_can_run(farm: Farm):
+def test_a_run_measures_its_budget_of_different_candidates_that_boards_can_run(
+    farm: Farm, tmp_path: Path
+):
     run = new_run(farm, candidates=12)
 
     async def main() -> None:
@@ -82,17 +84,7 @@ def test_a_run_measures_its_budget_of_different_candidates_that_boards_can_run(f
     assert {
         m.candidate_id for m in farm.store.measurements(farm.store.study(study.study_id))
     } == set(board.measured)
-
-
-def test_a_job_has_the_inputs_and_the_reference_of_its_layer_by_hash(farm: Farm, tmp_path: Path):
-    run = new_run(farm, candidates=4)
-
-    async def main() -> None:
-        async with running(farm):
-            await until(ended(farm, run.id))
-
-    with SimulatedBoard(farm, run.board_id) as board:
-        asyncio.run(main())
+    # Their jobs have the layer's inputs and reference, by hash.
     path = tmp_path / "layer.json"
     path.write_text(json.dumps(LAYER))
     workload = make_workload(load_subject(str(path), "high-level"), INPUT_SEED, {})
@@ -133,27 +125,29 @@ def _all_pinned(layer: dict[str, Any]) -> list[str]:
     return [f"{name}={code}" for name, code in item["mapping"].items()]
 
 
-@pytest.mark.parametrize(
-    ("request_", "said"),
-    [
+def test_runs_that_no_attempt_can_do_fail_with_their_reasons(farm: Farm):
+    hopeless: list[tuple[dict[str, Any], str]] = [
         ({"subject": {"name": "vgg16/99"}}, "no layer"),
         ({"variants": ["sideways"]}, "sideways"),
         ({"strategy": "luck"}, "strategy"),
         ({"colour": "red"}, "unknown field"),
         ({"subject": {"document": {"tree": []}}}, ""),
-    ],
-)
-def test_a_run_that_no_attempt_can_do_fails_with_the_reason(farm: Farm, request_, said):
-    run = new_run(farm, candidates=4, **request_)
+    ]
+    runs = [
+        (new_run(farm, candidates=4, name=f"board-{place}", **request), said)
+        for place, (request, said) in enumerate(hopeless)
+    ]
 
     async def main() -> None:
         async with running(farm):
-            await until(ended(farm, run.id))
+            for run, _ in runs:
+                await until(ended(farm, run.id))
 
     asyncio.run(main())
-    found = farm.runs.run(run.id)
-    assert found.state is RunState.FAILED
-    assert found.reason.startswith("no candidates: ") and said in found.reason
+    for run, said in runs:
+        found = farm.runs.run(run.id)
+        assert found.state is RunState.FAILED
+        assert found.reason.startswith("no candidates: ") and said in found.reason
 
 
 def test_a_run_waits_for_a_device_that_has_not_called_yet(farm: Farm):

@@ -100,11 +100,17 @@ def test_a_run_begins_with_what_was_fast_in_an_earlier_run_of_the_layer(tmp_path
     assert ids(there) == ids(new)
 
 
+_STUDIED: dict[str, Any] = {}
+
+
 def earlier_study(spool: Path, layer: dict[str, Any], slower: float) -> dict[str, Any]:
     """20 candidates of another run, enough for a tree to split; times are powers of work-items."""
-    run = {"subject": {"document": layer}, "strategy": "random"}
-    candidates, reply = propose(spool, run=run, count=20)
-    (study,) = reply.end["studies"]
+    name = layer["name"]
+    if name not in _STUDIED:
+        run = {"subject": {"document": layer}, "strategy": "random"}
+        candidates, reply = propose(spool, run=run, count=20)
+        _STUDIED[name] = candidates, reply.end["studies"][0]
+    candidates, study = _STUDIED[name]
     return {
         "name": "earlier/high-level", "program": study["program"], "mode": "strict",
         "measured": [

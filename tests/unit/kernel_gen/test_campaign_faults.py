@@ -34,6 +34,7 @@ from mapper.solver.sampling import sample
 from nestmap.device_limits import limits_of_device
 from nestmap.tuning.reference import make_workload
 from tests.conftest import GOLDEN_FOLDER
+from tests.effort import LONG, cases
 from worker.devices.pocl_target import cpu_flags, selectable
 from worker.measuring import MeasuringChild
 
@@ -104,10 +105,10 @@ PROGRAMS = {
           reorder(stride(5), zip(pad(-3, -1, 3.0, transpose(transpose(in1))),
             map#m1(x3 => reorder(stride(1), x3), reorder(stride(1), slide(1, N0, in0))))))))""",
 }
-SAMPLES = 12
+SAMPLES = cases(5, 12)
 
 
-def cases(text: str, pins: dict[Variable, int]) -> list[Case]:
+def cases_of(text: str, pins: dict[Variable, int]) -> list[Case]:
     program = parse(f'program "t" {{ {text} }}')
     subject = subject_of_program(program)
     space = derive_space(subject, Mode.STRICT, load_profile("pocl"), DEFAULT_OPTIONS)
@@ -133,11 +134,15 @@ def test_every_mapping_of_a_program_that_was_wrong_is_right(
     if "slid" in name:
         # Only a sequential loop prints its trip count by name.
         pins = {CodeVariable("m1"): ScheduleCode.SEQUENTIAL}
-    judged = cases(PROGRAMS[name], pins)
+    judged = cases_of(PROGRAMS[name], pins)
     assert judged
     faults = [fault for judge in judges.values() for fault in judge.judge(judged) if fault]
     assert faults == []
 
+
+#: What kernels are compiled for: all that the processor executes by `make kernels` only.
+_SELECTABLE = selectable(cpu_flags())
+TARGETS = ("native", *(_SELECTABLE if LONG else _SELECTABLE[-1:]))
 
 #: Two lanes of 16-bit floats, padding and ReLU: a random test drew it.
 HALF_RELU = LayerSpec.from_json(
@@ -182,7 +187,7 @@ def test_private_arrays_are_written_and_read_number_by_number() -> None:
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("target", ("native", *selectable(cpu_flags())))
+@pytest.mark.parametrize("target", TARGETS)
 def test_sums_in_private_arrays_are_right_for_every_target(target: str) -> None:
     workload = make_workload(subject_of_layer(HALF_RELU, "tiled"), 0, {})
     with MeasuringChild(f"pocl@{target}+half") as child:
@@ -224,7 +229,7 @@ def shared_array_plan(source: str) -> HostPlan:
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("target", ("native", *selectable(cpu_flags())))
+@pytest.mark.parametrize("target", TARGETS)
 def test_the_drivers_fault_is_in_vload_and_vstore_of_private_arrays(target: str) -> None:
     pair = np.array([3, 7], np.float16)
     with MeasuringChild(f"pocl@{target}+half") as child:

@@ -15,11 +15,13 @@ from mapper.profiles import load_profile
 from mapper.rewrites.families import Family
 from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from nestmap.tuning.reference import make_workload
+from tests.effort import cases
 from tests.kernels import run_once
 from tests.spaces import derived
 
 pytestmark = pytest.mark.kernels
 
+COUNT = cases(3, 6)
 #: Rows and columns that no tile divides, too.
 SIZES = {"whole": (8, 14, ""), "ragged": (5, 9, "relu")}
 
@@ -41,8 +43,8 @@ def test_bands_of_tiles_are_right_and_hold_their_sums_in_whole_vectors(
         layer, "blocked-bands", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 1
     )
     inputs = make_workload(wanted.subject, 1, {}).inputs
-    found = proposals.propose(6)
-    assert len(found) == 6
+    found = proposals.propose(COUNT)
+    assert len(found) == COUNT
     held = 0
     for chosen in found:
         sizes = {v.name: x for v, x in chosen.items() if isinstance(v, ParameterVariable)}

@@ -20,6 +20,7 @@ from mapper.solver.sampling import sample
 from mapper.solver.space import Space
 from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from tests.conftest import GOLDEN_FOLDER
+from tests.effort import cases
 
 
 def modelled(space: Space, prefix: str, chosen: Mapping[Variable, int]) -> list[int]:
@@ -39,7 +40,7 @@ def test_modelled_bytes_are_planned_bytes(variant: str) -> None:
     subject = subject_of_layer(layer, variant)
     device = load_profile("pocl")
     space = derive_space(subject, Mode.STRICT, device, RuleOptions())
-    for chosen in sample(space, 6, seed=2):
+    for chosen in sample(space, cases(3, 6), seed=2):
         plan = generate_kernels(subject, chosen)
         printed = {kernel.name: kernel for kernel in read_kernels(plan.source)}
         # The direct program's buffers have the layer's sizes alone: a constant, no limit left.
@@ -67,7 +68,7 @@ def test_what_is_loaded_ahead_counts_as_private_memory(variant: str) -> None:
         layer, variant, subject, space, device, Family.GROUPS, 2, smallest_group=2
     )
     ahead = 0
-    for chosen in proposals.propose(12):
+    for chosen in proposals.propose(cases(6, 12)):
         plan = generate_kernels(subject, chosen)
         for launch, kernel in zip(plan.launches, subject.nests, strict=True):
             private = modelled(space, f"private-bytes/{kernel.name}/", chosen)

@@ -52,22 +52,25 @@ async def peak_mib(pid: int) -> float:
     return await asyncio.to_thread(read)
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {"kind": "mappings", "subject": {"document": wide_products(40)}, "joint": True},
-        {"kind": "explain", "subject": {"document": wide_products(40)}},
-        {"kind": "count", "subject": {"document": wide_products(200)}},
-        {"kind": "count", "subject": {"text": "(" * 200_000}},
-        {"kind": "describe", "subject": {"document": {"tree": [{"id": 1}] * 90_000}}},
-        {"kind": "constraints", "subject": {"document": {"kernels": [{}] * 100_000}}},
-    ],
-    ids=["products listed", "products explained", "many products", "brackets", "maps", "kernels"],
-)
-def test_hostile_input_costs_bounded_memory_and_time(request_: dict[str, Any]):
-    limits = SolverLimits(memory_bytes=600 * MIB, cpu_s=5, wall_s=8)
+HOSTILE = {
+    "products listed": {
+        "kind": "mappings", "subject": {"document": wide_products(40)}, "joint": True,
+    },
+    "products explained": {"kind": "explain", "subject": {"document": wide_products(40)}},
+    "many products": {"kind": "count", "subject": {"document": wide_products(200)}},
+    "brackets": {"kind": "count", "subject": {"text": "(" * 200_000}},
+    "maps": {"kind": "describe", "subject": {"document": {"tree": [{"id": 1}] * 90_000}}},
+    "kernels": {"kind": "constraints", "subject": {"document": {"kernels": [{}] * 100_000}}},
+}  # fmt: skip
 
-    async def work(pool: SolverPool) -> float:
+
+def test_hostile_input_costs_bounded_memory_and_time():
+    limits = SolverLimits(memory_bytes=600 * MIB, cpu_s=2, wall_s=5)
+
+    async def work(pool: SolverPool) -> dict[str, float]:
+        return {name: await peak_of(pool, request) for name, request in HOSTILE.items()}
+
+    async def peak_of(pool: SolverPool, request: dict[str, Any]) -> float:
         (pid,) = pool.pids
         watched: list[float] = []
 
@@ -82,7 +85,7 @@ def test_hostile_input_costs_bounded_memory_and_time(request_: dict[str, Any]):
         watching = asyncio.create_task(watch())
         try:
             async with asyncio.timeout(30):
-                await pool.ask(request_, limits)
+                await pool.ask(request, limits)
         except SolverProblem as problem:
             assert problem.slug in ("solver-limit", "too-complex", "invalid-input", "unsatisfiable")
         finally:
@@ -91,7 +94,8 @@ def test_hostile_input_costs_bounded_memory_and_time(request_: dict[str, Any]):
         assert (await pool.ask({"kind": "count", **HIGH_LEVEL})).end["count"] > 0
         return max(watched)
 
-    assert in_pool(work) < 600
+    peaks = in_pool(work)
+    assert max(peaks.values()) < 600, peaks
 
 
 def test_memory_that_is_not_there_is_a_reason_of_its_own():

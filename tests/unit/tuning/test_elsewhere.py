@@ -31,6 +31,7 @@ from nestmap.tuning.elsewhere import FASTEST, LEAST, Elsewhere, known_elsewhere
 from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.strategy import random_strategy
+from tests.effort import cases
 from tests.unit.tuning.fakes import TINY, ScriptedDevice, draw_once, timed
 from worker.devices.null import NULL_PROFILE
 
@@ -199,7 +200,7 @@ def test_studies_that_cannot_be_read_teach_nothing_and_stop_nothing(
 def test_a_search_that_is_told_finds_what_was_fast_elsewhere(tmp_path: Path) -> None:
     """On a device whose times go by the text of a kernel nothing else tells them."""
     best: dict[str, list[float]] = {"there": [], "told": [], "untold": []}
-    for seed in range(2):
+    for seed in range(cases(1, 2)):
         with Store.open(tmp_path / f"{seed}.sqlite3") as opened:
             there, here = ScriptedDevice(), ScriptedDevice()
             there._profile = replace(NULL_PROFILE, name="there")  # pyright: ignore[reportPrivateUsage]

@@ -167,7 +167,7 @@ def test_a_wrong_name_in_the_record_breaks_kernels_and_the_right_one_mends_them(
         broken = in_a_child(
             write + "print(json.dumps({'fault': fault_of(device)}))",
             tmp_path / "broken",
-            within_s=12 if endless else 60,
+            within_s=5 if endless else 60,
         )
         ended_well = broken.returncode == 0
         fault = json.loads(broken.stdout)["fault"] if ended_well else broken.stderr or "it crashed"
