@@ -64,8 +64,6 @@ _FRONT = Front()
 
 Floats = NDArray[np.float64]
 
-#: A search of no candidates yet is taken to find its promise times the best over this share.
-_UNTRIED = 0.6
 #: Every so many turns go to the subject whose right candidates need least memory, if the best of
 #: them is within this factor of the fastest.
 _LEAN_EVERY = 8
@@ -118,7 +116,8 @@ class Standing:
             return self.best_ms * progress_share(self.asked, of_all)
         # Nothing was right so far: the more was tried, the less is hoped for.
         known_ms = best_ms if best_ms < float("inf") else 1.0
-        return self.promise * _UNTRIED * known_ms * (1 + self.asked) ** 0.5
+        hoped_ms = self.promise * known_ms * (1 + self.asked) ** 0.5
+        return hoped_ms * progress_share(self.asked, of_all)
 
 
 class Search(Protocol):
