@@ -120,7 +120,7 @@ def test_values_are_those_of_a_search(predicates, definition, joined, last):
 @settings(max_examples=60, suppress_health_check=PATIENT, deadline=None)
 @given(st.lists(PREDICATES, max_size=3), st.lists(st.integers(1, 5), min_size=3, max_size=3))
 def test_values_count_for_as_many_as_their_weights_say(predicates, weights):
-    ways = {C: np.array(weights)}
+    ways: dict[Variable, np.ndarray] = {C: np.array(weights)}
     found = FactoredValues(tuple(DOMAINS.items()), predicates, Watch(), weights=ways, last=[C])
     of_value = dict(zip(DOMAINS[C], weights, strict=True))
     assert found.count == sum(of_value[row[C]] for row in rows_of(predicates))

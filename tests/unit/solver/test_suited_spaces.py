@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mapper.constraint_rules.evaluation import bind
-from mapper.constraint_rules.predicate import CodeVariable
+from mapper.constraint_rules.predicate import Assignment, CodeVariable, Variable
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.constraint_rules.suits.catalogue import ALL_SUITS
 from mapper.errors import LimitError
@@ -49,6 +49,10 @@ def space_of(layer: LayerSpec, variant: str, device: str, options: RuleOptions =
     )
 
 
+def codes_in(assignment: Assignment) -> dict[Variable, int]:
+    return {v: code for v, code in assignment.items() if isinstance(v, CodeVariable)}
+
+
 @pytest.mark.parametrize("variant", ["blocked", "blocked-in-place", "high-level"])
 def test_programs_are_counted_as_by_classes_and_tables(variant: str):
     space = space_of(SMALL, variant, "pocl")
@@ -65,7 +69,7 @@ def test_values_of_a_record_s_codes_are_counted_as_by_one_diagram():
     assert not is_suited(space)
     (record,) = records_of(shipped_records("h200"), layer)
     chosen = assignment_from_json(space, dict(record.choices))
-    codes = {v: code for v, code in chosen.items() if isinstance(v, CodeVariable)}
+    codes = codes_in(chosen)
     entries = [entry for entry in space.variables if entry[0] not in codes]
     demands = [bind(constraint.predicate, codes) for constraint in space.constraints]
     assert FactoredValues(entries, demands, Watch()).count == 646_073_428
@@ -84,7 +88,7 @@ def test_a_space_that_was_refused_is_counted_and_holds_the_record():
         assert len(list(sample(space, 5, 3, measure=measure))) == 5
     # The codes of the record alone are one of its mappings.
     chosen = assignment_from_json(space, dict(record.choices))
-    pins = {v: code for v, code in chosen.items() if isinstance(v, CodeVariable)}
+    pins = codes_in(chosen)
     assert count_mappings(space, pins).mappings == 1
     assert 0 < count_assignments(space, pins) < count_assignments(space)
 
