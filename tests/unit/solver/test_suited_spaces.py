@@ -10,19 +10,19 @@ from mapper.constraint_rules.evaluation import bind
 from mapper.constraint_rules.predicate import Assignment, CodeVariable, Variable
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.constraint_rules.suits.catalogue import ALL_SUITS
-from mapper.errors import LimitError
+from mapper.errors import LimitError, UnsatisfiableError
 from mapper.layer_sets import named_layer
 from mapper.layer_spec import LayerSpec, Layout
 from mapper.pipeline import assignment_from_json, derive_space, subject_of_layer
 from mapper.profiles import load_profile
 from mapper.solver.counting import count_assignments, count_mappings
 from mapper.solver.factored import combined
-from mapper.solver.factored.narrowing import Narrowing
-from mapper.solver.factored.suited import SuitedSpace, is_suited
+from mapper.solver.factored.narrowing import Narrowing, is_suited
+from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.factored.values import FactoredValues
 from mapper.solver.joint import JointSpace
 from mapper.solver.limits import Watch
-from mapper.solver.sampling import Measure, sample
+from mapper.solver.sampling import Measure, complete, sample
 from mapper.solver.solutions import solutions_of
 from mapper.solver.space import Space, check
 from mapper.tuning_records import records_of, shipped_records
@@ -80,7 +80,7 @@ def test_a_space_that_was_refused_is_counted_and_holds_the_record():
     space = space_of(layer, "tiled-vectors-slices", "h200")
     (record,) = records_of(shipped_records("h200"), layer)
     assert not check(space, assignment_from_json(space, dict(record.choices)))
-    narrowing = Narrowing(space, Watch())
+    narrowing = Narrowing(space, Watch().tick)
     codes = [domain for v, domain in narrowing.domains.items() if isinstance(v, CodeVariable)]
     assert len(codes) == 62 and sum(len(domain) > 1 for domain in codes) <= 20
     # Each is checked as it is drawn.
@@ -91,6 +91,17 @@ def test_a_space_that_was_refused_is_counted_and_holds_the_record():
     pins = codes_in(chosen)
     assert count_mappings(space, pins).mappings == 1
     assert 0 < count_assignments(space, pins) < count_assignments(space)
+
+
+def test_a_solver_is_given_what_is_left():
+    layer = replace(named_layer("vgg16/7"), layout=Layout.NCHW)
+    space = space_of(layer, "tiled-vectors-slices", "h200")
+    # The rules' own terms are up to 2^73 there, and CP-SAT computes in 64 bits.
+    codes = {v: 0 for v, _ in space.variables if str(v) == "code(image_c)"}
+    found = complete(space, codes)
+    assert not check(space, found) and found.items() >= codes.items()
+    with pytest.raises(UnsatisfiableError):
+        complete(space, dict.fromkeys(codes, 30))
 
 
 def test_codes_that_no_value_goes_with_are_none():
