@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, Problem
@@ -44,9 +45,12 @@ def request_about(
     mode: Mode,
     mode_field: str = "mode",
     variant_reason: str = "",
+    options: RuleOptions = DEFAULT_OPTIONS,
 ) -> Request:
-    """The request about everything valid; InputError names ``mode_field`` where a tuning space
-    is asked about in paper mode."""
+    """The request about everything valid under the rules that ``options`` switch on.
+
+    InputError names ``mode_field`` where a tuning space is asked about in paper mode.
+    """
     if subject.tuning_space is not None and mode is Mode.PAPER:
         raise InputError(
             Problem(
@@ -56,7 +60,7 @@ def request_about(
                 f"leave {mode_field} out",
             )
         )
-    space = derive_space(subject, mode, device, RuleOptions())
+    space = derive_space(subject, mode, device, options)
     return Request(subject, device, mode, space, variant_reason=variant_reason)
 
 

@@ -10,6 +10,7 @@ from ortools.sat.python import cp_model
 from mapper.constraint_rules.evaluation import bind
 from mapper.constraint_rules.predicate import Assignment, Predicate, Variable, variables
 from mapper.errors import InputError, Problem
+from mapper.solver.factored.narrowing import is_suited, without_forbidden
 from mapper.solver.lowering import Lowering
 from mapper.solver.space import NO_PINS, Space
 
@@ -120,8 +121,14 @@ def build_model(
     """The model of all assignments that agree with the pins.
 
     Pinned variables are replaced by their values before anything is lowered, so that most
-    arithmetic over tuning parameters never reaches the solver. What ``watch`` raises ends it.
+    arithmetic over tuning parameters never reaches the solver. Of a space with rules of
+    suitability the solver is given what these leave. What ``watch`` raises ends it.
     """
+    if is_suited(space):
+        fixed = checked_pins(space, pins)
+        entries = ((v, (fixed[v],) if v in fixed else domain) for v, domain in space.variables)
+        space = without_forbidden(Space(tuple(entries), space.constraints), watch)
+        pins = NO_PINS
     return ModelTemplate(space, pins, (), watch).model()
 
 

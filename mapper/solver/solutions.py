@@ -24,7 +24,8 @@ from mapper.solver.diagram.compile import (
 from mapper.solver.diagram.events import NotBooleanError
 from mapper.solver.diagram.factors import Factors
 from mapper.solver.diagram.layers import Diagram, suffix_counts, walk
-from mapper.solver.factored.suited import SuitedSpace, is_suited
+from mapper.solver.factored.narrowing import is_suited
+from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.limits import Watch
 from mapper.solver.space import Space
 

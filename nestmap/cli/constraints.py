@@ -14,6 +14,7 @@ from nestmap.cli.remote import (
     UrlOption,
     asking,
     question_of,
+    refuse_remote,
     service_at,
     subject_of,
 )
@@ -22,6 +23,7 @@ from nestmap.cli.request import (
     JsonOption,
     ModeOption,
     SeedOption,
+    SuitsOption,
     VariantOption,
     XArgument,
     prepare,
@@ -35,6 +37,7 @@ def constraints(
     x: XArgument,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
+    suits: SuitsOption = None,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
     url: UrlOption = None,
@@ -43,12 +46,13 @@ def constraints(
 ) -> None:
     """List every constraint that a mapping must satisfy, rule by rule."""
     del seed  # every command has it; nothing here is random
-    request = prepare(x, variant, mode, device)
+    request = prepare(x, variant, mode, device, suits or ())
     listed: Sequence[Mapping[str, Any]]
     if (service := service_at(url, token_file)) is None:
         listed = [constraint_to_json(constraint) for constraint in request.space.constraints]
         counts = constraint_counts(request)
     else:
+        refuse_remote(suits=suits)
         with service, asking(request):
             found = service.constraints(subject_of(request), **question_of(request, 0))
         listed, counts = found["constraints"], found["counts"]

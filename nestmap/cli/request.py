@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from mapper.constraint_rules.rule import Mode
+from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.constraint_rules.suits.catalogue import wanted_suits
+from mapper.errors import InputError, Problem
 from mapper.solver.limits import DEFAULT_MEMORY, SolveLimits
 from mapper.variants import DEFAULT_VARIANT
 from nestmap.choosing import DefaultVariant
@@ -86,19 +89,38 @@ PreferOption = Annotated[
     ),
 ]
 
+SuitsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--suits",
+        metavar="RULE",
+        help="Ask for what suits the device, too: all, a rule (suits-whole-warps), or all but one "
+        "(all,-suits-whole-warps); may be repeated. `nestmap constraints X --suits all` lists "
+        "them.",
+    ),
+]
+
 DEFAULT_TIME_LIMIT_S = 300.0
 DEFAULT_MEMORY_LIMIT_MIB = DEFAULT_MEMORY >> 20
 
 
-def prepare(x: str, variant: str | None, mode: Mode, device: str) -> Request:
-    """Load what X names and derive its space."""
+def prepare(
+    x: str, variant: str | None, mode: Mode, device: str, suits: Sequence[str] = ()
+) -> Request:
+    """Load what X names and derive its space, with what suits the device where that is asked."""
     # The device first: it is the cheaper one to be wrong.
     limits = limits_of_device(device)
     default = DefaultVariant(limits)
     subject = load_subject(x, variant, default=default)
     if subject.layer is not None and variant is None and subject.variant != DEFAULT_VARIANT:
         note(f"variant: {subject.variant} ({default.reason})")
-    return request_about(subject, limits, mode, "--mode", default.reason)
+    wanted = wanted_suits(suits)
+    if wanted and (subject.program is None or mode is Mode.PAPER):
+        raise InputError(
+            Problem("--suits", "is said of the loops of a program, and in strict mode", "",
+                    "a layer or a program, without --mode paper")
+        )  # fmt: skip
+    return request_about(subject, limits, mode, "--mode", default.reason, RuleOptions(suits=wanted))
 
 
 def seconds_or_none(time_limit: float) -> float | None:

@@ -31,6 +31,7 @@ from nestmap.cli.request import (
     PinOption,
     PreferOption,
     SeedOption,
+    SuitsOption,
     TimeLimitOption,
     VariantOption,
     XArgument,
@@ -102,6 +103,7 @@ def solve(
     memory_limit: MemoryLimitOption = DEFAULT_MEMORY_LIMIT_MIB,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
+    suits: SuitsOption = None,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
     url: UrlOption = None,
@@ -127,7 +129,7 @@ def solve(
         raise InputError(Problem("--constants", "say what to predict with", "", "with --best"))
     if best is not None:
         refuse_with_best(prefer=prefer, up_to_symmetry=up_to_symmetry)
-    whole = request = prepare(x, variant, mode, device)
+    whole = request = prepare(x, variant, mode, device, suits or ())
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
     if (stratify or up_to_symmetry) and not request.subject.nests:
         option = "--stratify" if stratify else "--up-to-symmetry"
@@ -145,7 +147,8 @@ def solve(
             from nestmap.cli.remote_solving import There
 
             refuse_remote(
-                memory_limit=None if memory_limit == DEFAULT_MEMORY_LIMIT_MIB else memory_limit
+                memory_limit=None if memory_limit == DEFAULT_MEMORY_LIMIT_MIB else memory_limit,
+                suits=suits,
             )
             stack.enter_context(service)
             request = replace(request, restrictions=restrictions)

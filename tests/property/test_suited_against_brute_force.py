@@ -33,6 +33,7 @@ from mapper.constraint_rules.predicate import (
 )
 from mapper.solver.diagram.events import NotBooleanError
 from mapper.solver.factored import tables
+from mapper.solver.factored.narrowing import without_forbidden
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.factored.values import FactoredValues
 from mapper.solver.limits import Watch
@@ -152,6 +153,14 @@ def test_counts_and_mappings_are_those_of_a_search_over_everything(space: Space)
             assert all(d is not None and tuple(d.values()) in expected for d in drawn)
         else:
             assert drawn == [None] * 5
+
+
+@settings(max_examples=40, suppress_health_check=PATIENT, deadline=None)
+@given(mixed())
+def test_nothing_is_lost_by_narrowing(space: Space):
+    narrow = without_forbidden(space, lambda: None)
+    assert [variable for variable, _ in narrow.variables] == [v for v, _ in space.variables]
+    assert brute_force(narrow) == brute_force(space)
 
 
 @settings(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from mapper.ast_model.loop_nest import LoopProgram
 from mapper.constraint_rules.rule import Constraint
@@ -41,15 +41,39 @@ SUITS: tuple[Suit, ...] = (
 ALL_SUITS = frozenset(suit.id for suit in SUITS)
 
 
+#: Stands for all of them where ids are asked for by name.
+EVERY = "all"
+
+
+def wanted_suits(texts: Sequence[str]) -> frozenset[str]:
+    """The ids that texts such as ``all,-suits-whole-warps`` name, each adding or taking away.
+
+    InputError names those that there are not.
+    """
+    found: set[str] = set()
+    for name in (name.strip() for text in texts for name in text.split(",")):
+        plain = name.removeprefix("-")
+        ids = ALL_SUITS if plain == EVERY else {plain}
+        _refuse_unknown(ids)
+        found = found - ids if name.startswith("-") else found | ids
+    return frozenset(found)
+
+
+def _refuse_unknown(ids: Collection[str]) -> None:
+    allowed = ", ".join((EVERY, *(suit.id for suit in SUITS)))
+    problems = [
+        Problem("suits", "no rule of suitability has this id", name[:80], allowed)
+        for name in sorted(set(ids) - ALL_SUITS)
+    ]
+    if problems:
+        raise InputError(problems)
+
+
 def produce(
     loops: LoopProgram, device: DeviceProfile, wanted: Collection[str]
 ) -> Iterator[Constraint]:
     """What suits a device, of the wanted rules; InputError names those that there are not."""
-    if unknown := sorted(set(wanted) - ALL_SUITS):
-        allowed = ", ".join(suit.id for suit in SUITS)
-        raise InputError(
-            [Problem("suits", "no rule of suitability has this id", u, allowed) for u in unknown]
-        )
+    _refuse_unknown(wanted)
     for suit in SUITS:
         if suit.id in wanted:
             for kernel in loops.kernels:

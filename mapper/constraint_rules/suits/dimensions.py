@@ -38,18 +38,14 @@ def _one_line(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
 
 def _in_order(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
     del device
-    seen: set[tuple[MapId, MapId]] = set()
+    seen: set[MapId] = set()
     for statement, loops in walk(kernel.statements):
-        if not isinstance(statement, Store):
-            continue
-        ids = map_ids(loops)
+        ids = map_ids(loops) if isinstance(statement, Store) else ()
         for place, inner in enumerate(ids):
-            for outer in ids[:place]:
-                if (outer, inner) not in seen:
-                    seen.add((outer, inner))
-                    yield Finding(
-                        f"{outer}/{inner}", all_of(*_falling(outer, inner)), (outer, inner)
-                    )
+            if place and inner not in seen:
+                seen.add(inner)
+                outer = ids[:place]
+                yield Finding(str(inner), all_of(*_falling(outer, inner)), (*outer, inner))
     ids = kernel.map_ids()
     gaps = [
         implies(
@@ -62,13 +58,13 @@ def _in_order(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
     yield Finding(kernel.name, all_of(*gaps), ids)
 
 
-def _falling(outer: MapId, inner: MapId) -> Iterator[Predicate]:
+def _falling(outer: tuple[MapId, ...], inner: MapId) -> Iterator[Predicate]:
+    """No map around has a lower dimension of the same level."""
     for level in (Level.WORK_GROUP, Level.GLOBAL):
         codes = [parallel_code(level, dimension) for dimension in range(3)]
         for dimension, code in enumerate(codes[:-1]):
-            yield negate(
-                all_of(has_code(outer, (code,)), has_code(inner, tuple(codes[dimension + 1 :])))
-            )
+            higher = has_code(inner, tuple(codes[dimension + 1 :]))
+            yield negate(all_of(higher, used_in(outer, (code,))))
 
 
 ONE_LINE = Suit(

@@ -83,6 +83,12 @@ def own_scopes(kernel: LoopKernel) -> Iterator[tuple[Buffer, tuple[Loop, ...]]]:
             scopes.append(loops)
 
 
+def shared_depth(kernel: LoopKernel, loops: tuple[Loop, ...]) -> int:
+    """How many of these loops stand around the innermost thing that their group shares."""
+    depths = [len(scope) for _, scope in shared_scopes(kernel) if _inside(loops, scope)]
+    return max(depths, default=0)
+
+
 def _inside(loops: tuple[Loop, ...], scope: tuple[Loop, ...]) -> bool:
     """Whether loops go deeper than a scope."""
     within = zip(loops, scope, strict=False)
@@ -106,29 +112,38 @@ def owned(loops: tuple[Loop, ...], codes: frozenset[int], start: int = 0) -> Pre
 
 
 def shared_out(
-    loops: tuple[Loop, ...], codes: frozenset[int], levels: Sequence[Sequence[int]]
+    loops: tuple[Loop, ...],
+    codes: frozenset[int],
+    levels: Sequence[Sequence[int]],
+    start: int = 0,
 ) -> Predicate:
-    """Every map among loops is owned by one with such a code, run by run.
+    """Every map among loops from ``start`` on is owned by one with such a code, run by run.
 
-    A run of maps that could be fused may stay out as a whole where the maps besides it use all
-    codes of one of the ``levels``: then nothing is left for it.
+    A run of maps that could be fused may stay out as a whole where there are as many other runs
+    as one of the ``levels`` has codes, and these use all of them: then nothing is left for it.
     """
     parts: list[Predicate] = []
-    every = map_ids(loops)
-    for run in _runs(loops):
+    runs = _runs(loops, start)
+    for run in runs:
         own = [owner_in(loops, position, codes) for position in run]
-        inside = {map_id(loops[position]) for position in run}
-        others = [other for other in every if other not in inside]
-        used_up = any_of(*(all_of(*(used_in(others, (c,)) for c in level)) for level in levels))
+        others = [map_id(loops[position]) for other in runs if other != run for position in other]
+        used_up = any_of(
+            *(
+                all_of(*(used_in(others, (code,)) for code in level))
+                for level in levels
+                if len(level) < len(runs)
+            )
+        )
         none = all_of(*(negate(owner) for owner in own))
         parts.append(any_of(all_of(*own), all_of(none, used_up)))
     return all_of(*parts)
 
 
-def _runs(loops: tuple[Loop, ...]) -> list[list[int]]:
+def _runs(loops: tuple[Loop, ...], start: int) -> list[list[int]]:
     """The positions of maps, those together that stand perfectly nested in one another."""
     found: list[list[int]] = []
-    for position, loop in enumerate(loops):
+    for position in range(start, len(loops)):
+        loop = loops[position]
         if loop.map_id is None:
             continue
         if found and loop.perfectly_nested and found[-1][-1] == position - 1:

@@ -16,6 +16,7 @@ from mapper.constraint_rules.suits.facts import (
     only_copies,
     own_scopes,
     owned,
+    shared_depth,
     shared_out,
     shared_scopes,
 )
@@ -49,7 +50,9 @@ def _groups_outside(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Findi
 def _items_inside(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
     del device
     for buffer, around in own_scopes(kernel):
-        items = shared_out(around, _PARALLEL, _LAST_LEVELS)
+        # What is outside of what the group shares is for groups to share out.
+        start = shared_depth(kernel, around)
+        items = shared_out(around, _PARALLEL, _LAST_LEVELS, start)
         yield Finding(buffer.name, items, map_ids(around), buffer.name)
     for buffer, around in shared_scopes(kernel):
         if not buffer.spread:

@@ -7,7 +7,7 @@ over them are a fraction of what they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from math import prod
 
@@ -26,27 +26,52 @@ from mapper.constraint_rules.predicate import (
     negate,
     variables,
 )
+from mapper.constraint_rules.rule import Constraint, Provenance
+from mapper.constraint_rules.suits.suit import PREFIX
 from mapper.solver.diagram.compile import conjuncts
 from mapper.solver.factored.rewriting import Rewriter
-from mapper.solver.limits import Watch
 from mapper.solver.space import Domain, Space
 
+_SOURCE = Provenance("what is left of the constraints", "")
 # Conditions on so many codes are looked at, and for so many combinations.
 _MOST_CODES = 4
 _MOST = 1 << 10
+
+
+def is_suited(space: Space) -> bool:
+    """Whether rules of suitability are among the constraints."""
+    return any(constraint.rule.startswith(PREFIX) for constraint in space.constraints)
+
+
+def without_forbidden(space: Space, tick: Callable[[], object]) -> Space:
+    """The same solutions with fewer values and smaller constraints, for a solver of its own.
+
+    What a code that no value is left to would multiply is not there any more, and common factors
+    of quotients are cancelled, so that terms stay in the range of a solver.
+    """
+    found = Narrowing(space, tick)
+    if found.impossible:
+        return Space(space.variables, (_left("", FALSE),))
+    step = Rewriter(lambda _: None, found.domains)
+    demands = (_left(str(place), step.predicate(d)) for place, d in enumerate(found.demands))
+    return Space(tuple(found.domains.items()), tuple(demands))
+
+
+def _left(name: str, demand: Predicate) -> Constraint:
+    return Constraint(name, "", (), demand, _SOURCE, None, "", "")
 
 
 class Narrowing:
     """The open codes of a space with their domains, and what is left of its constraints.
 
     ``domains`` has every variable; in ``demands`` is nothing that holds anyway. ``impossible`` if
-    some code has no value left.
+    some code has no value left. ``tick`` is called between steps.
     """
 
-    def __init__(self, space: Space, watch: Watch) -> None:
+    def __init__(self, space: Space, tick: Callable[[], object]) -> None:
         self.domains: dict[Variable, Domain] = space.domains
         self.impossible = False
-        self._watch = watch
+        self._tick = tick
         demands = dict.fromkeys(part for c in space.constraints for part in conjuncts(c.predicate))
         codes = frozenset(v for v, _ in space.variables if isinstance(v, CodeVariable))
         demands = self._narrowed(self._simplified(demands, codes), 1)
@@ -56,7 +81,7 @@ class Narrowing:
         """What is left once no condition on so many codes takes a value away."""
         looked_at: set[Predicate] = set()
         while not self.impossible:
-            self._watch.tick()
+            self._tick()
             changed = self._narrow([d for d in demands if d not in looked_at], most)
             looked_at.update(demands)
             if not changed:

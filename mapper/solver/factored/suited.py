@@ -29,7 +29,6 @@ from mapper.constraint_rules.predicate import (
     variables,
 )
 from mapper.constraint_rules.rule import Constraint, Provenance
-from mapper.constraint_rules.suits.suit import PREFIX
 from mapper.solver.diagram.blocks import Block, code_blocks
 from mapper.solver.factored.combined import Choice, Combined, Demand
 from mapper.solver.factored.narrowing import Narrowing
@@ -43,11 +42,6 @@ _SHOWN = 1 << 10
 _KEPT = 64
 
 
-def is_suited(space: Space) -> bool:
-    """Whether rules of suitability are among the constraints."""
-    return any(constraint.rule.startswith(PREFIX) for constraint in space.constraints)
-
-
 class SuitedSpace:
     """The solutions of a space of codes, parameters and sizes.
 
@@ -59,7 +53,7 @@ class SuitedSpace:
         self.counted = 0
         self._watch = watch or Watch()
         self._names = [variable for variable, _ in space.variables]
-        narrowing = Narrowing(space, self._watch)
+        narrowing = Narrowing(space, self._watch.tick)
         domains = narrowing.domains
         codes = [v for v in domains if isinstance(v, CodeVariable)]
         opened = [v for v in codes if len(domains[v]) > 1]
