@@ -36,7 +36,7 @@ def test_chains_of_primitives_keep_the_meaning(seed: int) -> None:
     check_chain(seed)
 
 
-@settings(relaxed, max_examples=40)
+@settings(relaxed, max_examples=100)
 @given(cases(), st.randoms(use_true_random=False), st.sampled_from(NAMES))
 def test_each_primitive_keeps_the_meaning_of_any_program(
     case: Case, random: Random, name: str
