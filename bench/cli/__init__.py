@@ -14,6 +14,7 @@ from bench.cli.farm import farm
 from bench.cli.generation import generation
 from bench.cli.gpu import gpu
 from bench.cli.joint import joint
+from bench.cli.schedules import schedules
 from bench.cli.search import app as search_app
 from bench.cli.soundness import soundness
 from bench.cli.spaces import spaces
@@ -32,6 +33,7 @@ app.command()(soundness)
 app.command()(joint)
 app.command()(spaces)
 app.command()(completeness)
+app.command()(schedules)
 app.add_typer(search_app, name="search")
 app.command()(generation)
 app.command()(gpu)

@@ -127,7 +127,12 @@ def _split_multiple(top: Expr, bottom: Expr) -> tuple[Expr, Expr]:
         else:
             quotient = quotient + part
     # A coefficient that changed may cancel what an exact quotient divides by: 2*(n/2) is n.
-    return quotient, weighted_sum((c, Expr.from_terms({m: 1})) for m, c in rest.items())
+    left = Expr.from_terms(rest)
+    cancelled = weighted_sum((c, Expr.from_terms({m: 1})) for m, c in rest.items())
+    if cancelled == left:
+        return quotient, left
+    more, left = _split_multiple(cancelled, bottom)
+    return quotient + more, left
 
 
 def floor_div(numerator: ExprLike, denominator: ExprLike) -> Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mapper.ast_model.index_expr import Expr, is_nonnegative, modulo
 from mapper.ast_model.nodes import Relation
@@ -54,6 +55,7 @@ def relation_holds(left: int, relation: Relation, right: int) -> bool:
             return left != 0 and right % left == 0
 
 
+@lru_cache(maxsize=65536)
 def always_holds(left: Expr, relation: Relation, right: Expr) -> bool:
     """True if it holds whatever the symbols are, each at least 1."""
     difference = right - left

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mapper.ast_model.index_expr import (
     Expr,
@@ -176,7 +177,7 @@ def tiles(names: Names, base: Node, tiling: Tiling, margin: Margin) -> Node:
         d = tiling.dimensions[position]
         own = margin if position == last else Margin()
         otherwise = tiling.otherwise if d.guarded else 0.0
-        node = at_depth(names, lambda v, d=d, m=own, o=otherwise: _line(names, v, d, m, o), node, position)  # fmt: skip  # noqa: E501
+        node = at_depth(names, partial(_line, names, d, own, otherwise), node, position)
         mine: list[Symbol | int] = [t.variable for t in d.outer]
         labels = [*mine, position, *labels]
     for position in range(len(tiling.dimensions)):
@@ -198,7 +199,7 @@ def vector_demands(tiling: Tiling, margin: Margin) -> tuple[Expr, ...]:
     return (margin.front - d.start, size, d.length, *(t.factor for t in d.outer))
 
 
-def _line(names: Names, line: Node, d: Dimension, margin: Margin, otherwise: float) -> Node:
+def _line(names: Names, d: Dimension, margin: Margin, otherwise: float, line: Node) -> Node:
     """[outer loops][tile] of one dimension of the base."""
     vector = margin.vector
     if vector != 1:

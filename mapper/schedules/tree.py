@@ -22,7 +22,8 @@ from mapper.ast_model.nodes import (
     children,
 )
 from mapper.ast_model.type_check import infer_part
-from mapper.ast_model.types import Type
+from mapper.ast_model.type_memory import TypeMemory
+from mapper.ast_model.types import ArrayType, Type
 
 
 def with_child(node: Node, field: str, child: Node) -> Node:
@@ -37,10 +38,11 @@ def with_child(node: Node, field: str, child: Node) -> Node:
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     """The node with every child changed; the node itself if none was."""
-    for field, child in children(node):
-        new = change(child)
-        if new is not child:
-            node = with_child(node, field, new)
+    changed = [
+        (field, new) for field, child in children(node) if (new := change(child)) is not child
+    ]
+    for field, new in changed:
+        node = with_child(node, field, new)
     return node
 
 
@@ -54,6 +56,28 @@ def is_view(node: Node) -> bool:
         # Bodies first: what computes does so there.
         stack += [child for _, child in reversed(list(children(current)))]
     return True
+
+
+class ViewMemory:
+    """:func:`is_view` of many nodes of one tree, each looked at once."""
+
+    def __init__(self) -> None:
+        # The node is kept beside the answer so that its identity stays taken.
+        self._known: dict[int, tuple[Node, bool]] = {}
+
+    def is_view(self, node: Node) -> bool:
+        """True if nothing in it computes or writes."""
+        known = self._known.get(id(node))
+        if known is not None:
+            return known[1]
+        found = not isinstance(node, Call | Reduce | To)
+        if found:
+            for _, child in children(node):
+                if not self.is_view(child):
+                    found = False
+                    break
+        self._known[id(node)] = (node, found)
+        return found
 
 
 def bound_names(node: Node) -> tuple[str, ...]:
@@ -168,58 +192,73 @@ class Site:
 
     def types(self) -> dict[str, Type]:
         """The types of the names in scope here."""
+        memory = TypeMemory()
         env: dict[str, Type] = {i.name: i.type for i in self.program.inputs}
         for kernel in self.program.kernels:
             if kernel.name == self.kernel.name:
                 break
-            env[kernel.name] = infer_part(kernel.body, env, self.program)
+            env[kernel.name] = infer_part(kernel.body, env, self.program, memory)
         for parent, field in self.path:
             if field == "body":
-                env |= bound_types(parent, env, self.program)
+                env |= bound_types(parent, env, self.program, memory)
         return env
 
 
-def bound_types(node: Node, env: Mapping[str, Type], program: Program) -> dict[str, Type]:
+def bound_types(
+    node: Node, env: Mapping[str, Type], program: Program, memory: TypeMemory | None = None
+) -> dict[str, Type]:
     """The types of the names that a node binds in its body."""
 
     def element(argument: Node) -> Type:
-        found = infer_part(argument, env, program)
-        return found.element  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
+        found = infer_part(argument, env, program, memory)
+        assert isinstance(found, ArrayType)
+        return found.element
 
     match node:
         case Map():
             return {node.parameter: element(node.argument)}
         case Reduce():
-            start = infer_part(node.initial, env, program)
+            start = infer_part(node.initial, env, program, memory)
             return {node.accumulator: start, node.parameter: element(node.argument)}
         case Let():
-            return {node.name: infer_part(node.value, env, program)}
+            return {node.name: infer_part(node.value, env, program, memory)}
         case _:
             return {}
+
+
+_Way = tuple[Node, str, "_Way"] | None
+"""The last step of a path, and the path before."""
 
 
 def sites(program: Program, wanted: Callable[[Node], bool]) -> Iterator[Site]:
     """Every node of this kind, kernels in order, outer nodes first."""
     for kernel in program.kernels:
-        stack: list[tuple[tuple[tuple[Node, str], ...], Node]] = [((), kernel.body)]
+        stack: list[tuple[_Way, Node]] = [(None, kernel.body)]
         while stack:
-            path, node = stack.pop()
+            way, node = stack.pop()
             if wanted(node):
-                yield Site(program, kernel, path, node)
-            inner = [((*path, (node, field)), child) for field, child in children(node)]
+                yield Site(program, kernel, _path(way), node)
+            inner = [((node, field, way), child) for field, child in children(node)]
             stack += reversed(inner)
+
+
+def _path(way: _Way) -> tuple[tuple[Node, str], ...]:
+    steps: list[tuple[Node, str]] = []
+    while way is not None:
+        node, field, way = way
+        steps.append((node, field))
+    return tuple(reversed(steps))
+
+
+def all_nodes(program: Program) -> Iterator[Node]:
+    """Every node, kernels in order, outer nodes first."""
+    for kernel in program.kernels:
+        yield from nodes_of(kernel.body)
 
 
 def concrete_maps(program: Program) -> tuple[Map, ...]:
     """The maps that compute or write, outer ones first."""
-    found = (site.node for site in sites(program, lambda node: isinstance(node, Map)))
-    return tuple(m for m in found if isinstance(m, Map) and not is_view(m.body))
-
-
-def map_ids(program: Program) -> set[str]:
-    """All ids of maps, as text."""
-    found = (site.node for site in sites(program, lambda node: isinstance(node, Map)))
-    return {str(m.id) for m in found if isinstance(m, Map)}
+    return tuple(m for m in all_nodes(program) if isinstance(m, Map) and not is_view(m.body))
 
 
 def same_id(left: MapId, right: MapId) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mapper.ast_model.builders import said_name
 from mapper.ast_model.nodes import Let, Map, Node, Program, Reduce, Ref
-from mapper.schedules.tree import bound_names, is_view, rebuilt, sites, with_child
+from mapper.schedules.tree import ViewMemory, all_nodes, bound_names, rebuilt, with_child
 
 
 class Names:
@@ -16,10 +16,10 @@ class Names:
     def __init__(self, program: Program) -> None:
         self._taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
         self._ids: set[str] = set()
-        for site in sites(program, lambda node: isinstance(node, Map | Reduce | Let)):
-            self._taken |= set(bound_names(site.node))
-            if isinstance(site.node, Map):
-                self._ids.add(str(site.node.id))
+        for node in all_nodes(program):
+            self._taken |= set(bound_names(node))
+            if isinstance(node, Map):
+                self._ids.add(str(node.id))
         self._numbers: dict[str, int] = {}
 
     def value(self, stem: str) -> str:
@@ -47,19 +47,17 @@ def with_unique_names(program: Program) -> Program:
     """
     names = {i.name for i in program.inputs} | {k.name for k in program.kernels}
     names |= {p.name for p in program.parameters} | {name for name, _ in program.sizes}
-    computing = {
-        str(site.node.id)
-        for site in sites(program, lambda n: isinstance(n, Map) and not is_view(n.body))
-        if isinstance(site.node, Map)
-    }
-    walk = _Walk(names, computing)
+    views = ViewMemory()
+    maps = (node for node in all_nodes(program) if isinstance(node, Map))
+    computing = {str(m.id) for m in maps if not views.is_view(m.body)}
+    walk = _Walk(names, computing, views)
     kernels = tuple(replace(k, body=walk.renamed(k.body, {})) for k in program.kernels)
     return replace(program, kernels=kernels)
 
 
 class _Walk:
-    def __init__(self, names: set[str], ids: set[str]) -> None:
-        self._names, self._ids = names, ids
+    def __init__(self, names: set[str], ids: set[str], views: ViewMemory) -> None:
+        self._names, self._ids, self._views = names, ids, views
         self._numbers: dict[str, int] = {}
 
     def renamed(self, node: Node, values: Mapping[str, str]) -> Node:
@@ -73,7 +71,7 @@ class _Walk:
         match node:
             case Map():
                 new = replace(node, parameter=fresh[node.parameter])
-                if is_view(node.body):
+                if self._views.is_view(node.body):
                     new = replace(new, id=self._id(str(node.id)) if self._taken(node) else node.id)
                     self._ids.add(str(new.id))
                 argument = self.renamed(node.argument, values)

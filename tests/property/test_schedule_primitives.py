@@ -1,7 +1,7 @@
 """Primitives of schedules keep the meaning of programs, alone and in chains.
 
 What comes out type-checks, elaborates where the program before did, and can be printed and parsed.
-The long campaign of the same chains is ``bench/proofs/schedule_campaign.py``.
+The long campaign of the same chains is ``nestmap bench schedules``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bench.proofs.schedules.campaign import check_chain
+from bench.proofs.schedules.chains import NAMES, Chain
+from bench.proofs.schedules.computations import computation
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.interpreter import interpret
-from mapper.ast_model.text_form import parse, to_text
 from mapper.ast_model.type_check import check_program
 from mapper.errors import InputError
-from tests.property.computations import arrays, computation
 from tests.property.programs import Case, cases
-from tests.property.schedule_chains import NAMES, Chain
 
 #: Chains of primitives that are tried; the campaign tries 20,000.
 CHAINS = int(os.environ.get("NESTMAP_SCHEDULE_CHAINS", "500"))
@@ -30,29 +30,13 @@ relaxed = settings(
 )
 
 
-def check_chain(seed: int) -> Chain:
-    """A random computation after a random chain; AssertionError if its meaning changed."""
-    random = Random(seed)
-    program = computation(random)
-    inputs = arrays(program, random)
-    wanted = interpret(program, {}, inputs)
-    chain = Chain(random, program)
-    for _ in range(random.randrange(1, 9)):
-        chain.grow()
-    found = interpret(chain.program, chain.values, inputs)
-    np.testing.assert_array_equal(found, wanted, str(chain.log))
-    elaborate(chain.program, chain.values)
-    assert parse(to_text(chain.program)) == chain.program
-    return chain
-
-
 @settings(relaxed, max_examples=CHAINS)
 @given(st.integers(0, 2**32))
 def test_chains_of_primitives_keep_the_meaning(seed: int) -> None:
     check_chain(seed)
 
 
-@settings(relaxed, max_examples=40)
+@settings(relaxed, max_examples=100)
 @given(cases(), st.randoms(use_true_random=False), st.sampled_from(NAMES))
 def test_each_primitive_keeps_the_meaning_of_any_program(
     case: Case, random: Random, name: str

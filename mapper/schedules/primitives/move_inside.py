@@ -51,7 +51,7 @@ def move_inside(program: Program, map_id: MapId) -> Step:
     if not isinstance(inner, Reduce):
         raise refusal(NAME, map_id, "no reduce stands directly inside, with only layout between",
                       type(inner).__name__.lower(), "a reduce",
-                      "move_epilogue first")  # fmt: skip
+                      "fission of what is done to its result")  # fmt: skip
     if not is_view(node.argument) or not is_view(inner.argument):
         raise refusal(NAME, map_id, "the argument of the map or of the reduce is computed", "",
                       "views", "stage it first")  # fmt: skip

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from mapper.ast_model.elaborate import elaborate
+from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.text_form import parse, to_text
 from mapper.errors import InputError
 from mapper.schedules.schedule import (
@@ -40,7 +44,8 @@ PRODUCT = """program "product" {
 }
 """
 TILES = 'schedule "tiles" {  # of rows\n  split(row, bm)\n  split_reduce(k, size=4)\n}\n'
-EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples" / "schedules").iterdir())
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = sorted((ROOT / "examples" / "schedules").iterdir())
 
 
 def value_of(kind: Kind, random: Random) -> Value:
@@ -150,6 +155,30 @@ def test_wrong_json_is_told_with_its_path(changes: dict[str, object], path: str)
     with pytest.raises(InputError) as caught:
         schedule_from_json(document)
     assert caught.value.problems[0].path == path
+
+
+def test_the_schedule_of_the_docs_keeps_a_product() -> None:
+    text = (ROOT / "docs" / "programs.md").read_text(encoding="utf-8")
+    found = re.search(r"^schedule \"tiles\".*?^}$", text, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    program = parse(
+        """program "product" {
+  size M = 8
+  size N = 10
+  size K = 6
+  input a : [[float]K]M
+  input b : [[float]N]K
+  kernel c = map#row(x => join(map#column(y =>
+    reduce((acc, k) => fma(k.0, k.1, acc), 0.0, zip(x, y)), transpose(b))), a)
+}"""
+    )
+    after = derived(program, parse_schedule(found.group()))
+    values = {"bm": 4, "bn": 4, "rho_column": 2, "bk": 3, "pf": 1}
+    source = np.random.default_rng(0)
+    inputs = {"a": source.integers(-3, 4, (8, 6)), "b": source.integers(-3, 4, (6, 10))}
+    wanted = interpret(program, {}, inputs)
+    np.testing.assert_array_equal(interpret(after, values, inputs), wanted)
+    elaborate(after, values)
 
 
 def test_the_command_shows_every_step(tmp_path: Path) -> None:

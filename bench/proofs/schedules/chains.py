@@ -11,7 +11,7 @@ from mapper.ast_model.builders import said_name
 from mapper.ast_model.nodes import Let, Program, Reduce
 from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import Memory
-from mapper.errors import LimitError
+from mapper.errors import InputError, LimitError
 from mapper.schedules.primitives.compute_at import compute_at
 from mapper.schedules.primitives.contract import contract, fuse_products
 from mapper.schedules.primitives.fission import fission
@@ -115,7 +115,7 @@ class Chain:
             try:
                 if all(o.holds(sizes | values) for o in obligations):
                     return values
-            except Exception:
+            except InputError:  # a division that leaves a remainder
                 pass
             if tried > MAX_TRIES:
                 break

@@ -1,0 +1,1 @@
+"""Chains of primitives of schedules on random computations, held against the interpreter."""
