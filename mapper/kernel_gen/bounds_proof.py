@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
@@ -221,7 +222,9 @@ class _Kernel:
             return
         scope = self.scope
         for condition in conditions:
-            scope = Scope(scope, facts=self.bounds.facts_of(parsed(condition), scope))
+            # A comparison of floats, as user functions have them, says nothing of indices.
+            with suppress(NotRead):
+                scope = Scope(scope, facts=self.bounds.facts_of(parsed(condition), scope))
         count, lanes = self.length(access.array)
         if lanes > 1 and access.width != 1:
             # An array of vectors is indexed by whole ones.
