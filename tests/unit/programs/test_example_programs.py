@@ -46,6 +46,13 @@ def _softmax(a: Array) -> Array:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
+def _layer_norm(given: Mapping[str, Array]) -> Array:
+    a = given["a"]
+    middle = a.mean(axis=1, keepdims=True)
+    apart = np.sqrt(((a - middle) ** 2).mean(axis=1, keepdims=True) + 1e-5)
+    return (a - middle) / apart * given["scale"] + given["offset"]
+
+
 def _heat(a: Array, steps: int) -> Array:
     for _ in range(steps):
         p = np.pad(a, 1)
@@ -103,6 +110,11 @@ EXAMPLES: dict[str, tuple[dict[str, int], Meaning]] = {
         {"A": 2, "B": 3, "C": 4, "D": 2, "E": 3, "F": 5},
         lambda g: np.einsum("aebf,fdec->abcd", g["x"], g["y"]),
     ),
+    "layer_norm": ({"M": 3, "N": 8}, _layer_norm),
+    "leaky_relu_clipped": (
+        {"M": 4, "N": 8},
+        lambda g: np.minimum(np.where(g["a"] < 0, g["a"] / 10, g["a"]), g["limits"][:, None]),
+    ),
     "transposition": ({"M": 4, "N": 6}, lambda g: g["a"].T),
 }  # fmt: skip
 
@@ -124,12 +136,15 @@ def small(name: str) -> Program:
 
 def given(program: Program) -> dict[str, Array]:
     source = np.random.default_rng(5)
-    return {
+    numbers = {
         buffer.name: source.integers(
             -4, 5, [length.constant or 0 for length in buffer.dimensions]
         ).astype(np.float32)
         for buffer in elaborate(program).inputs
     }
+    if "count" in numbers:  # how long a row is, as a float
+        numbers["count"][:] = dict(program.sizes)["N"]
+    return numbers
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
