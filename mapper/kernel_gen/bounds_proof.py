@@ -3,7 +3,8 @@
 A generated kernel asks for no bound when it runs, so the proof is made of its text before it is
 handed out: every index and every loop bound is read back (:mod:`mapper.kernel_gen.printed_index`)
 and kept within the bytes of the plan's buffers and the declared lengths of its own arrays. It
-shares nothing with what makes the indices. What cannot be read or cannot be shown is refused.
+shares nothing with what makes the indices. What cannot be read or cannot be shown is refused; a
+condition that cannot be read, as on values, bounds nothing.
 """
 
 from __future__ import annotations
