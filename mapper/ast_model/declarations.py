@@ -14,7 +14,7 @@ from mapper.ast_model.bounds import (
     is_name,
 )
 from mapper.ast_model.index_expr import Expr
-from mapper.ast_model.nodes import Apply, FunctionExpr, Op, Program, UserFunction
+from mapper.ast_model.nodes import COMPARISONS, Apply, FunctionExpr, Op, Program, UserFunction
 from mapper.ast_model.types import ScalarType, VectorType, dimensions
 from mapper.errors import Problem
 
@@ -29,6 +29,10 @@ OPERAND_COUNTS: dict[Op, int] = {
     Op.DOT: 2,
     Op.SUM: 1,
     Op.EXP: 1,
+    Op.SQRT: 1,
+    Op.ABS: 1,
+    **dict.fromkeys(COMPARISONS, 2),
+    Op.SELECT: 3,
     Op.TO_FLOAT: 1,
     Op.TO_HALF: 1,
 }

@@ -59,6 +59,15 @@ Environment = Mapping[str, tuple[Value, int]]
 MAX_ELEMENTS = 2**28
 MAX_AXES = 60  # NumPy itself stops at 64
 
+_COMPARED: dict[Op, np.ufunc] = {
+    Op.LT: np.less,
+    Op.LE: np.less_equal,
+    Op.GT: np.greater,
+    Op.GE: np.greater_equal,
+    Op.EQ: np.equal,
+    Op.NE: np.not_equal,
+}
+
 
 def interpret(
     program: Program,
@@ -287,6 +296,14 @@ class _Interpreter:
                 return operands[0] / operands[1]
             case Op.EXP:
                 return np.exp(operands[0])
+            case Op.SQRT:
+                return np.sqrt(operands[0])
+            case Op.ABS:
+                return np.abs(operands[0])
+            case Op.LT | Op.LE | Op.GT | Op.GE | Op.EQ | Op.NE:
+                return _COMPARED[op](operands[0], operands[1])
+            case Op.SELECT:
+                return np.where(operands[0], operands[1], operands[2])
             case Op.MAX:
                 return np.maximum(operands[0], operands[1])
             case Op.MIN:

@@ -226,7 +226,8 @@ Layout = Split | Join | Slide | Pad | Transpose | Reorder | AsVector | AsScalar
 class Op(StrEnum):
     """Operators of user functions. FMA(a, b, c) is a*b + c; DOT sums a*b over lanes.
 
-    EXP(a) is e to the a. TO_FLOAT(a) is a 16-bit float as a 32-bit one, TO_HALF(a) the nearest
+    EXP(a) is e to the a. A comparison gives a condition, which SELECT(c, a, b) alone takes: a
+    where c holds, else b. TO_FLOAT(a) is a 16-bit float as a 32-bit one, TO_HALF(a) the nearest
     16-bit float of a 32-bit one (ties to even); all others work on 32-bit floats.
     """
 
@@ -240,8 +241,20 @@ class Op(StrEnum):
     DOT = "dot"
     SUM = "sum"
     EXP = "exp"
+    SQRT = "sqrt"
+    ABS = "abs"
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    EQ = "=="
+    NE = "!="
+    SELECT = "select"
     TO_FLOAT = "float_of"
     TO_HALF = "half_of"
+
+
+COMPARISONS = (Op.LT, Op.LE, Op.GT, Op.GE, Op.EQ, Op.NE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +284,10 @@ BUILTIN_FUNCTIONS: dict[str, UserFunction] = {
         UserFunction("add", ("x", "y"), Apply(Op.ADD, ("x", "y"))),
         UserFunction("sub", ("x", "y"), Apply(Op.SUB, ("x", "y"))),
         UserFunction("mul", ("x", "y"), Apply(Op.MUL, ("x", "y"))),
+        UserFunction("div", ("x", "y"), Apply(Op.DIV, ("x", "y"))),
+        UserFunction("exp", ("x",), Apply(Op.EXP, ("x",))),
+        UserFunction("sqrt", ("x",), Apply(Op.SQRT, ("x",))),
+        UserFunction("abs", ("x",), Apply(Op.ABS, ("x",))),
         UserFunction("max", ("x", "y"), Apply(Op.MAX, ("x", "y"))),
         UserFunction("min", ("x", "y"), Apply(Op.MIN, ("x", "y"))),
         UserFunction("fma", ("x", "y", "z"), Apply(Op.FMA, ("x", "y", "z"))),

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from mapper.ast_model.index_expr import Expr
 from mapper.ast_model.nodes import (
+    COMPARISONS,
     Apply,
     AsScalar,
     AsVector,
@@ -81,11 +82,15 @@ def function_text(body: FunctionExpr) -> str:
             return body
         case float() | int():
             return repr(float(body))
+        case Apply(op, (left, right)) if op in COMPARISONS:
+            first, second = (_operand_text(side, COMPARISONS) for side in (left, right))
+            return f"{first} {op.value} {second}"
         case Apply(Op.ADD | Op.SUB as op, (left, right)):
-            return f"{function_text(left)} {op.value} {_operand_text(right, (Op.ADD, Op.SUB))}"
+            first = _operand_text(left, COMPARISONS)
+            return f"{first} {op.value} {_operand_text(right, (*COMPARISONS, Op.ADD, Op.SUB))}"
         case Apply(Op.MUL | Op.DIV as op, (left, right)):
-            first = _operand_text(left, (Op.ADD, Op.SUB))
-            second = _operand_text(right, (Op.ADD, Op.SUB, Op.MUL, Op.DIV))
+            first = _operand_text(left, (*COMPARISONS, Op.ADD, Op.SUB))
+            second = _operand_text(right, (*COMPARISONS, Op.ADD, Op.SUB, Op.MUL, Op.DIV))
             return f"{first} {op.value} {second}"
         case Apply(op, operands):
             return f"{op.value}({', '.join(function_text(operand) for operand in operands)})"

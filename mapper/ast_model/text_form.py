@@ -440,6 +440,12 @@ class _Build(Transformer[Token, Any]):
     def minus_number(self, c: list[Token]) -> float:
         return -self.number(c)
 
+    def comparison(self, c: list[Token]) -> Op:
+        return Op(str(c[0]))
+
+    def function_compare(self, c: list[Any]) -> FunctionExpr:
+        return Apply(c[1], (c[0], c[2]))
+
     def function_add(self, c: list[FunctionExpr]) -> FunctionExpr:
         return Apply(Op.ADD, tuple(c))
 
@@ -462,7 +468,10 @@ class _Build(Transformer[Token, Any]):
         operators = {op.value: op for op in Op if op.value.isidentifier()}
         if str(c[0]) not in operators:
             raise _at(
-                c[0], "not an operator of user functions", c[0], "+ - * / " + " ".join(operators)
+                c[0],
+                "not an operator of user functions",
+                c[0],
+                "+ - * / < <= > >= == != " + " ".join(operators),
             )
         return Apply(operators[str(c[0])], tuple(c[1:]))
 

@@ -292,7 +292,8 @@ class _Checker(Findings):
         except KeyError:  # an unknown name in the function, which was reported there
             return None
         except WrongElements as error:
-            self.fail(path, f"in {name}, {error}", ", ".join(type_text(t) for t in scalars),
+            listed = ", ".join(type_text(t) for t in scalars)
+            self.fail(path, f"in {name}, {error}", error.found or listed,
                       error.allowed, error.remedy)  # fmt: skip
             return None
         return ScalarType(dtype) if width is None or scalar else VectorType(width, dtype)

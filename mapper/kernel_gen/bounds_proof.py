@@ -3,13 +3,15 @@
 A generated kernel asks for no bound when it runs, so the proof is made of its text before it is
 handed out: every index and every loop bound is read back (:mod:`mapper.kernel_gen.printed_index`)
 and kept within the bytes of the plan's buffers and the declared lengths of its own arrays. It
-shares nothing with what makes the indices. What cannot be read or cannot be shown is refused.
+shares nothing with what makes the indices. What cannot be read or cannot be shown is refused; a
+condition that cannot be read, as on values, bounds nothing.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
@@ -221,7 +223,9 @@ class _Kernel:
             return
         scope = self.scope
         for condition in conditions:
-            scope = Scope(scope, facts=self.bounds.facts_of(parsed(condition), scope))
+            # A comparison of floats, as user functions have them, says nothing of indices.
+            with suppress(NotRead):
+                scope = Scope(scope, facts=self.bounds.facts_of(parsed(condition), scope))
         count, lanes = self.length(access.array)
         if lanes > 1 and access.width != 1:
             # An array of vectors is indexed by whole ones.

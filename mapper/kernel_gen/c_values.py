@@ -262,6 +262,11 @@ class ValuePrinter:
                 if condition is None:
                     return inner
                 return f"({condition} ? {inner} : (float{width})({c_float(value.otherwise)}))"
+            case Operate(Op.SELECT, (condition, chosen, other)):
+                first, second = self.vector(chosen, width), self.vector(other, width)
+                if not mentions_lane(condition):
+                    return f"({self.scalar(condition)} ? {first} : {second})"
+                return f"select({second}, {first}, {self.vector(condition, width)})"
             case Operate():
                 return self.operation(
                     value.op, [self.vector(o, width) for o in value.operands], width
@@ -344,6 +349,15 @@ class ValuePrinter:
                 return f"fma({', '.join(operands)})"
             case Op.EXP:
                 return f"exp({operands[0]})"
+            case Op.SQRT:
+                return f"sqrt({operands[0]})"
+            case Op.ABS:
+                return f"fabs({operands[0]})"
+            case Op.LT | Op.LE | Op.GT | Op.GE | Op.EQ | Op.NE:
+                return f"({operands[0]} {op.value} {operands[1]})"
+            case Op.SELECT:
+                condition, chosen, other = operands
+                return f"({condition} ? {chosen} : {other})"
             case Op.TO_FLOAT:
                 # What is loaded or kept in registers is a 32-bit float already.
                 return operands[0]

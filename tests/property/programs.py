@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mapper.ast_model.bounds import writes
 from mapper.ast_model.index_expr import Expr, const, exact_div, floor_div, modulo, symbol
 from mapper.ast_model.nodes import (
+    COMPARISONS,
     Apply,
     AsScalar,
     AsVector,
@@ -81,6 +82,10 @@ def function_bodies(parameters: tuple[str, ...]) -> st.SearchStrategy[FunctionEx
             two.map(lambda t: Apply(t[0], t[1:]))
             | st.tuples(inner, inner, inner).map(lambda t: Apply(Op.FMA, t))
             | inner.map(lambda x: Apply(Op.SUM, (x,)))
+            | inner.map(lambda x: Apply(Op.SQRT, (Apply(Op.ABS, (x,)),)))
+            | st.tuples(st.sampled_from(COMPARISONS), inner, inner, inner, inner).map(
+                lambda t: Apply(Op.SELECT, (Apply(t[0], t[1:3]), t[3], t[4]))
+            )
         )
 
     return st.recursive(leaves, operators, max_leaves=6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp
+from math import exp, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -186,6 +186,24 @@ def _scalar(op: Op, row: tuple[float, ...]) -> float:
             return row[0] / row[1]
         case Op.EXP:
             return exp(row[0])
+        case Op.SQRT:
+            return sqrt(row[0]) if row[0] >= 0 else nan
+        case Op.ABS:
+            return abs(row[0])
+        case Op.LT:
+            return row[0] < row[1]
+        case Op.LE:
+            return row[0] <= row[1]
+        case Op.GT:
+            return row[0] > row[1]
+        case Op.GE:
+            return row[0] >= row[1]
+        case Op.EQ:
+            return row[0] == row[1]
+        case Op.NE:
+            return row[0] != row[1]
+        case Op.SELECT:
+            return row[1] if row[0] else row[2]
         case Op.TO_FLOAT:
             return row[0]
         case Op.TO_HALF:

@@ -119,10 +119,11 @@ def _sums(random: Random) -> str:
 
 def _pointwise(random: Random) -> str:
     n, m = random.choice((4, 6)), random.choice((2, 3, 4))
-    body = random.choice(("id(x)", "mul(x, x)", "add(x, 1.0)"))
+    body = random.choice(("id(x)", "mul(x, x)", "add(x, 1.0)", "bent(x, 1.0)"))
     return _program(
         f"N = {n}, M = {m}",
         "a : [[float]N]M",
+        "fun bent(v, w) = select(abs(v) <= w, v, 2.0 * v - w)\n"
         f"kernel moved = transpose(map#row(r => map#column(x => {body}, r), a))",
     )
 

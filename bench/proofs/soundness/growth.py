@@ -23,6 +23,18 @@ FUNCTIONS = (
     UserFunction("half", ("v",), Apply(Op.MUL, ("v", 0.5))),
     UserFunction("mixed", ("v", "w"), Apply(Op.FMA, ("v", 2.0, Apply(Op.SUB, ("v", "w"))))),
     UserFunction("larger", ("v", "w"), Apply(Op.MAX, ("v", Apply(Op.ADD, ("w", 1.0))))),
+    UserFunction(
+        "nearer",
+        ("v", "w"),
+        Apply(
+            Op.SELECT,
+            (
+                Apply(Op.LT, (Apply(Op.ABS, ("v",)), Apply(Op.ABS, ("w",)))),
+                "v",
+                Apply(Op.MUL, ("w", 0.5)),
+            ),
+        ),
+    ),
     UserFunction("lanes", ("acc", "v"), Apply(Op.ADD, ("acc", Apply(Op.SUM, ("v",))))),
 )
 

@@ -137,7 +137,7 @@ def _zipped(growth: Growth, node: Node, other: Ref, shape: Shape) -> Viewed:
     pairs = growth.build.zip_nd(shape.rank, node, same_shape(growth, other, shape))
     if growth.choose.chance(30):
         pairs, shape = view(growth, pairs, shape, constant_border=False)
-    function = growth.choose.pick(("add", "sub", "larger", "mixed"))
+    function = growth.choose.pick(("add", "sub", "larger", "mixed", "nearer"))
 
     def combined(pair: Ref) -> Node:
         return call(function, get(pair, 0), get(pair, 1))

@@ -64,6 +64,10 @@ RIGHT = {
     "a border loaded without a branch": "const index_t i = get_global_id(0);\n"
     "const int inside_1 = (i*2 - 3 >= 0) & (i*2 - 3 < 16);\n"
     "const float loaded_1 = g_x[(inside_1 ? i*2 - 3 : 0)];\ng_y[i] = loaded_1;",
+    "a choice by values": "const index_t i = get_global_id(0);\n"
+    "g_y[i] = ((g_x[i] < 0.5f) ? g_x[i] : 1.0f);",
+    "a border in a choice by values": "const index_t i = get_global_id(0);\n"
+    "g_y[i] = ((g_x[i] < 0.5f) ? (i - 3 >= 0 ? g_x[i - 3] : 0.0f) : 1.0f);",
     "a guard around a choice": "if ((index_t)get_global_id(0) < 1) {\n"
     "const index_t i = get_global_id(0);\nfor (index_t j = 0; j < 200; ++j) {\n"
     "for (index_t k = 0; k < 200; ++k) {\nfor (index_t m = 0; m < 200; ++m) {\n"
@@ -88,6 +92,8 @@ RIGHT = {
     "vstore_half4_rte((float4)(0.0f), 1, l_t);\ng_y[0] = vload_half(7, l_t);",
 }
 WRONG_BODIES = {
+    "a value bounds no index": "const index_t i = get_global_id(0);\n"
+    "g_y[i] = ((g_x[i] < 0.5f) ? g_x[i - 3] : 1.0f);",
     "one behind the end": "g_y[get_global_id(0) + 1] = 0.0f;",
     "one before the start": "g_y[get_global_id(0) - 1] = 0.0f;",
     "an array that is read": "g_y[0] = g_x[get_global_id(0)*2];",
