@@ -80,8 +80,10 @@ class Evaluator:
         env: dict[str, tuple[Value, int]] = {n: (Grid.of(a), 0) for n, a in arrays.items()}
         with np.errstate(all="ignore"):  # overflow is for the comparison to judge
             result = _grid(self.evaluate(body, env, 0))
-            whole = np.broadcast_to(result.whole(), bounded(result.shape))
-        return whole.astype(np.float16 if whole.dtype == np.float16 else np.float64)
+            bounded(result.shape)
+            whole = result.whole()
+        half = whole.dtype == np.float16
+        return np.ascontiguousarray(whole, dtype=np.float16 if half else np.float64)
 
     def evaluate(self, node: Node, env: Environment, depth: int) -> Value:
         """The value of a node under ``depth`` batch dimensions."""
@@ -149,14 +151,20 @@ class Evaluator:
         return expression.evaluate(self._numbers)
 
     def _spend(self, operations: int, multiplications: int = 0) -> None:
-        self._operations += operations + _OVERHEAD
-        self._multiplications += multiplications
-        spent = ((self._operations, MAX_OPERATIONS), (self._multiplications, MAX_MULTIPLICATIONS))
-        for found, allowed in spent:
+        operations += self._operations + _OVERHEAD
+        multiplications += self._multiplications
+        for found, allowed in ((operations, MAX_OPERATIONS), (multiplications, MAX_MULTIPLICATIONS)):
             if found > allowed:
                 raise LimitError(
                     Problem("", "the program takes too many operations", str(found), str(allowed))
                 )
+        self._operations, self._multiplications = operations, multiplications
+
+    def _refuse_over(self, operations: int) -> None:
+        """What is sure to take too long is not begun."""
+        before = self._operations
+        self._spend(operations)
+        self._operations = before
 
     # Functions
 
@@ -320,8 +328,7 @@ class Evaluator:
         ]
         outputs = math.prod(lengths)
         steps = _first(source).length(depth)
-        self._spend(outputs * steps - _OVERHEAD)
-        self._operations -= outputs * steps
+        self._refuse_over(outputs * steps)
         if outputs <= 2 * _CHUNK:
             return self._steps(node, source, initial, used, depth)
         dimension = lengths.index(max(lengths))

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mapper.ast_model import contraction, evaluator
+from mapper.ast_model import contraction, evaluator, some_outputs
 from mapper.ast_model.interpreter import interpret, interpret_all
 from mapper.ast_model.nodes import Program
+from mapper.ast_model.outputs import drawn, outputs
 from mapper.ast_model.text_form import parse
+from mapper.errors import LimitError
 from tests.property.computations import arrays, computation
 from tests.property.programs import Case, cases
 
@@ -75,3 +77,49 @@ def test_single_floats_are_far_nearer_than_candidates_must_be(monkeypatch: pytes
     allowed = 2.0**-23 * 8 * 4096**0.5
     error = np.abs(found - expected).max() / np.sqrt(np.mean(expected**2))
     assert 0 < error < allowed / 20
+
+
+def sampled(program: Program, values: dict[str, int], inputs: dict[str, NDArray]) -> None:
+    expected = interpret(program, values, inputs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluator, "MAX_OPERATIONS", -1)
+        try:
+            found = outputs(program, values, inputs, 1, sampled=20)
+        except LimitError as error:
+            assert "accumulator" in str(error)
+            return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # infinities may meet
+        if found.known is None:
+            np.testing.assert_allclose(found.values, expected, rtol=1e-9, atol=1e-9)
+            return
+        places = ~np.isnan(found.values) | np.isnan(expected)
+        assert 20 <= found.known < expected.size and places.sum() >= found.known
+        np.testing.assert_allclose(
+            found.values[places], expected[places], rtol=1e-9, atol=1e-9
+        )
+
+
+@given(cases())
+def test_samples_equal_the_interpreter(case: Case) -> None:
+    sampled(case.program, case.values, case.inputs)
+
+
+@given(st.integers(0, 2**32))
+def test_samples_of_computations_equal_the_interpreter(seed: int) -> None:
+    random = Random(seed)
+    program = computation(random)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(some_outputs, "_CHUNK", random.choice((1, 50, 2**19)))
+        sampled(program, {}, arrays(program, random))
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(1, 300))
+def test_corners_and_borders_are_drawn(shape: list[int], count: int) -> None:
+    indices = drawn(tuple(shape), count, 3)
+    flat = np.ravel_multi_index(indices, shape)
+    assert len(np.unique(flat)) == len(flat) >= min(count, np.prod(shape))
+    for corner in ([0] * len(shape), [n - 1 for n in shape]):
+        assert np.ravel_multi_index(corner, shape) in flat
+    again = drawn(tuple(shape), count, 3)
+    assert all(np.array_equal(a, b) for a, b in zip(indices, again, strict=True))
