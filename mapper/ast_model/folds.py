@@ -116,7 +116,7 @@ def _built(body: FunctionExpr, bound: dict[str, Tree], left: list[int]) -> Tree:
 
 def _mentions(tree: Tree, name: str) -> bool:
     match tree:
-        case float():
+        case float() | int():
             return False
         case Branch(_, operands):
             return any(_mentions(operand, name) for operand in operands)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -233,6 +234,6 @@ def _common(found: list[tuple[int, ...]]) -> tuple[int, ...]:
             size *= length
             sizes.add(size)
     steps = sorted(sizes)
-    if any(after % before for before, after in zip(steps, steps[1:], strict=False)):
+    if any(after % before for before, after in pairwise(steps)):
         return (steps[-1],)
-    return tuple(b // a for a, b in reversed(list(zip(steps, steps[1:], strict=False))))
+    return tuple(b // a for a, b in reversed(list(pairwise(steps))))

@@ -1,14 +1,16 @@
 """What a program gives for its inputs within seconds: all outputs, or exact values of some.
 
 All outputs come from :class:`mapper.ast_model.evaluator.Evaluator` where that takes at most 2**30
-operations on elements, 2**36 multiplications of matrices and no array of more than 2**27 elements
-that is not there yet. Otherwise :data:`SAMPLED` outputs, drawn by a seed, are computed alone.
+operations on elements, 5 * 2**34 multiplications of matrices and no array of more than 2**27
+elements that is not there yet. Otherwise :data:`SAMPLED` outputs, drawn by a seed, are computed
+alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, product
 
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.ast_model.evaluator import Evaluator
+from mapper.ast_model.folds import names_in
 from mapper.ast_model.grids import Array
 from mapper.ast_model.interpreter import all_values, check_obligations, checked_inputs
 from mapper.ast_model.nodes import Program
@@ -59,13 +62,16 @@ def outputs(
     arrays = checked_inputs(program, numbers, inputs, np.dtype(np.float32 if single else "f8"))
     whole, some = Evaluator(program, numbers), SomeOutputs(program, numbers)
     known: dict[str, Elements] = {name: elements_of(array) for name, array in arrays.items()}
+    slow: set[str] = set()
     for kernel in program.kernels:
-        try:
-            result = whole.kernel(kernel.body, arrays)
-        except (LimitError, KeyError):  # it or an earlier one it reads takes too long
+        result = None
+        if not slow & names_in(kernel.body):
+            with suppress(LimitError):
+                result = arrays[kernel.name] = whole.kernel(kernel.body, arrays)
+        if result is None:
+            slow.add(kernel.name)
             known[kernel.name] = some.kernel(kernel.body, known)
         else:
-            arrays[kernel.name] = result
             known[kernel.name] = elements_of(result)
     last = program.kernels[-1].name
     if last in arrays:
@@ -87,14 +93,16 @@ def drawn(shape: tuple[int, ...], count: int, seed: int) -> tuple[NDArray[np.int
     if size <= count:
         return tuple(np.unravel_index(np.arange(size), shape))
     source = np.random.default_rng(seed)
-    ends = [(0,) if n == 1 else (0, n - 1) for n in shape]
+    ends: list[tuple[int, ...]] = [(0,) if n == 1 else (0, n - 1) for n in shape]
     found = np.array(
         [np.ravel_multi_index(c, shape) for c in islice(product(*ends), _CORNERS)], dtype=np.intp
     )
     # A quarter lies on borders: along one dimension at either end, anywhere along the others.
     borders = [source.integers(0, n, count // 4) for n in shape]
-    for position, dimension in enumerate(source.integers(0, len(shape), count // 4)):
-        borders[dimension][position] = source.choice(ends[dimension])
+    for position in range(count // 4):
+        dimension = int(source.integers(0, len(shape)))
+        end = ends[dimension]
+        borders[dimension][position] = end[int(source.integers(0, len(end)))]
     found = np.union1d(found, np.ravel_multi_index(tuple(borders), shape))
     while len(found) < count:
         found = np.union1d(found, source.integers(0, size, count - len(found)))

@@ -216,8 +216,8 @@ class SomeOutputs:
     def _value(self, applied: _Applied, lane: Indices) -> Array:
         """The value of operators on elements, of a vector in a lane."""
         match applied:
-            case float():
-                return np.asarray(applied)
+            case float() | int():
+                return np.asarray(float(applied))
             case Elements(shape, at):
                 result = at(lane if shape else ())
                 self._spend(result.size)
@@ -249,6 +249,7 @@ class SomeOutputs:
             return self._folded(node, fold, env, source, start.at(place), place)
         total = start.at(place)
         for step in range(steps):
+
             def held(indices: Indices, total: Array = total) -> Array:
                 if not all(np.all(i == j) for i, j in zip(indices, place, strict=True)):
                     raise _refusal("an accumulator's elements depend on each other")
@@ -298,8 +299,8 @@ class SomeOutputs:
 
     def _tree(self, tree: Tree, env: Environment) -> _Applied:
         match tree:
-            case float():
-                return tree
+            case float() | int():
+                return float(tree)
             case Branch(op, operands):
                 return _Operation(op, tuple(self._tree(operand, env) for operand in operands))
             case _:
@@ -318,7 +319,7 @@ _Applied = float | Elements | _Operation
 def _width(applied: _Applied) -> int | None:
     """The lanes of what is a vector."""
     match applied:
-        case float():
+        case float() | int():
             return None
         case Elements(shape, _):
             return shape[0] if shape else None

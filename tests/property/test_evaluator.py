@@ -95,9 +95,7 @@ def sampled(program: Program, values: dict[str, int], inputs: dict[str, NDArray]
             return
         places = ~np.isnan(found.values) | np.isnan(expected)
         assert 20 <= found.known < expected.size and places.sum() >= found.known
-        np.testing.assert_allclose(
-            found.values[places], expected[places], rtol=1e-9, atol=1e-9
-        )
+        np.testing.assert_allclose(found.values[places], expected[places], rtol=1e-9, atol=1e-9)
 
 
 @given(cases())
