@@ -99,8 +99,11 @@ class SomeOutputs:
     def look_up(self, result: Elements, indices: tuple[NDArray[np.intp], ...]) -> Array:
         """Elements of a result by index arrays of one axis; LimitError if it takes too long."""
         self._size = len(indices[0])
-        with np.errstate(all="ignore"):
-            return np.broadcast_to(result.at(indices), (self._size,))
+        try:
+            with np.errstate(all="ignore"):
+                return np.broadcast_to(result.at(indices), (self._size,))
+        except RecursionError:
+            raise _refusal("outputs depend on each other in too long a chain") from None
 
     def evaluate(self, node: Node, env: Environment) -> Value:
         """The value of a node; what it costs is spent where it is looked up."""

@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.element_types import half_roundings
+from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.loop_nest import Loop, LoopKernel, Statement
+from mapper.ast_model.nodes import Program
 from mapper.ast_model.outputs import outputs
 from mapper.ast_model.types import element_dtype
-from mapper.errors import InputError, Problem
+from mapper.errors import InputError, LimitError, Problem
 from mapper.layer_spec import Activation, LayerSpec, Layout, block_of
 from mapper.pipeline import Subject
 from mapper.programs.common import BIAS, IMAGE, WEIGHTS
@@ -49,7 +51,7 @@ def make_workload(subject: Subject, seed: int, parameters: Mapping[str, int]) ->
 
     ``parameters`` are any admissible tuning values: the meaning of a program does not depend
     on them, but evaluating it needs some. A layer needs none. InputError where outputs are no
-    finite numbers, LimitError where even single outputs take too long.
+    finite numbers, LimitError where nothing can compute them.
     """
     inputs = make_inputs(subject, seed)
     if subject.layer is not None:
@@ -57,9 +59,7 @@ def make_workload(subject: Subject, seed: int, parameters: Mapping[str, int]) ->
         length = subject.layer.accumulation_length
     else:
         program = subject.require_program()
-        found = outputs(program, dict(parameters), inputs, seed)
-        expected = found.values
-        known = expected.size if found.known is None else found.known
+        expected, known = _outputs(program, parameters, inputs, seed)
         if np.isfinite(expected).sum() != known:
             raise InputError(
                 Problem(
@@ -71,6 +71,18 @@ def make_workload(subject: Subject, seed: int, parameters: Mapping[str, int]) ->
         length = accumulation_length(subject, parameters)
     roundings = half_roundings(subject.require_program())
     return Workload(inputs, expected, Tolerance(length, half_roundings=roundings))
+
+
+def _outputs(
+    program: Program, parameters: Mapping[str, int], inputs: Mapping[str, NDArray[Any]], seed: int
+) -> tuple[NDArray[np.float64], int]:
+    """A program's output, and how many of its elements are known."""
+    try:
+        found = outputs(program, dict(parameters), inputs, seed)
+    except LimitError:  # slowly, then, if at all
+        values = np.asarray(interpret(program, dict(parameters), inputs), dtype=np.float64)
+        return values, values.size
+    return found.values, found.values.size if found.known is None else found.known
 
 
 def make_inputs(subject: Subject, seed: int) -> dict[str, NDArray[Any]]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import correlate
 
-from mapper.ast_model import evaluator
+from mapper.ast_model import evaluator, some_outputs
 from mapper.ast_model.text_form import parse
 from mapper.errors import InputError
 from mapper.layer_spec import LayerSpec
@@ -155,3 +155,12 @@ def test_program_whose_outputs_are_not_finite_has_no_reference():
     )
     with pytest.raises(InputError, match="NaN or infinity"):
         reference.make_workload(program, 3, {})
+
+
+def test_what_cannot_be_done_in_time_is_interpreted(monkeypatch: pytest.MonkeyPatch):
+    program = subject_of_program(variant_program(TINY, "high-level"))
+    wanted = reference.make_workload(program, 3, {}).expected
+    monkeypatch.setattr(evaluator, "MAX_OPERATIONS", 1)
+    monkeypatch.setattr(some_outputs, "MAX_ELEMENTS", 1)
+    found = reference.make_workload(program, 3, {}).expected
+    np.testing.assert_allclose(found, wanted, atol=1e-9)
