@@ -58,6 +58,7 @@ def test_no_bound_shows(seed: int, bounds: tuple[int, int, int]) -> None:
         patch.setattr(contraction, "PANEL", 2)
         patch.setattr(contraction, "SINGLE_FROM", 1)
         patch.setattr(contraction, "SINGLE_TERMS", 2)
+        patch.setattr(contraction, "SINGLE_LEAST", 1)
         held(program, {}, arrays(program, random))
 
 
