@@ -94,10 +94,10 @@ def interpret_all(
     and for arrays of another shape; LimitError when an intermediate value is too large.
     """
     types = check_program(program)
-    numbers = _all_values(program, values)
-    _check_obligations(types.obligations, numbers)
+    numbers = all_values(program, values)
+    check_obligations(types.obligations, numbers)
     env: dict[str, tuple[Value, int]] = {}
-    for name, array in _checked_inputs(program, numbers, inputs, np.dtype(dtype)).items():
+    for name, array in checked_inputs(program, numbers, inputs, np.dtype(dtype)).items():
         env[name] = (array, 0)
     run = _Interpreter(program, numbers, np.dtype(dtype))
     results: dict[str, Array] = {}
@@ -111,7 +111,7 @@ def interpret_all(
     return results
 
 
-def _all_values(program: Program, values: Mapping[str, int]) -> dict[str, int]:
+def all_values(program: Program, values: Mapping[str, int]) -> dict[str, int]:
     problems: list[Problem] = []
     known = {p.name: p for p in program.parameters}
     for name in sorted(known.keys() - values.keys()):
@@ -130,7 +130,7 @@ def _all_values(program: Program, values: Mapping[str, int]) -> dict[str, int]:
     return {**dict(program.sizes), **{name: int(value) for name, value in values.items()}}
 
 
-def _check_obligations(obligations: tuple[Obligation, ...], numbers: Mapping[str, int]) -> None:
+def check_obligations(obligations: tuple[Obligation, ...], numbers: Mapping[str, int]) -> None:
     broken: list[Problem] = []
     for obligation in obligations:
         try:
@@ -148,7 +148,7 @@ def _check_obligations(obligations: tuple[Obligation, ...], numbers: Mapping[str
         raise InputError(broken)
 
 
-def _checked_inputs(
+def checked_inputs(
     program: Program, numbers: Mapping[str, int], inputs: Mapping[str, Array], dtype: np.dtype[Any]
 ) -> dict[str, Array]:
     problems: list[Problem] = []

@@ -2,7 +2,8 @@
 
 A layer's reference is a convolution in float64 straight from its definition: windows of the
 padded image times the filters of their group, plus bias, activated. A program that belongs to
-no layer is held against its one meaning, the NumPy interpreter's.
+no layer is held against its one meaning, the interpreter's, which is computed by whole arrays;
+where that would take too long, some of its outputs are known (see mapper.ast_model.outputs).
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.element_types import half_roundings
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.loop_nest import Loop, LoopKernel, Statement
+from mapper.ast_model.nodes import Program
+from mapper.ast_model.outputs import outputs
 from mapper.ast_model.types import element_dtype
-from mapper.errors import InputError, Problem
+from mapper.errors import InputError, LimitError, Problem
 from mapper.layer_spec import Activation, LayerSpec, Layout, block_of
 from mapper.pipeline import Subject
 from mapper.programs.common import BIAS, IMAGE, WEIGHTS
@@ -33,7 +36,10 @@ _CHUNK_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Inputs by name (as stored), the right output (float64) and how near to it is right."""
+    """Inputs by name (as stored), the right output (float64) and how near to it is right.
+
+    Elements of the output that are not known are NaN.
+    """
 
     inputs: Mapping[str, NDArray[Any]]
     expected: NDArray[np.float64]
@@ -44,7 +50,8 @@ def make_workload(subject: Subject, seed: int, parameters: Mapping[str, int]) ->
     """Random inputs of a subject and its reference output.
 
     ``parameters`` are any admissible tuning values: the meaning of a program does not depend
-    on them, but the interpreter needs some. A layer needs none.
+    on them, but evaluating it needs some. A layer needs none. InputError where outputs are no
+    finite numbers, LimitError where nothing can compute them.
     """
     inputs = make_inputs(subject, seed)
     if subject.layer is not None:
@@ -52,10 +59,30 @@ def make_workload(subject: Subject, seed: int, parameters: Mapping[str, int]) ->
         length = subject.layer.accumulation_length
     else:
         program = subject.require_program()
-        expected = np.asarray(interpret(program, dict(parameters), inputs), dtype=np.float64)
+        expected, known = _outputs(program, parameters, inputs, seed)
+        if np.isfinite(expected).sum() != known:
+            raise InputError(
+                Problem(
+                    "expected",
+                    "holds NaN or infinity",
+                    remedy="functions that are finite for standard normal numbers",
+                )
+            )
         length = accumulation_length(subject, parameters)
     roundings = half_roundings(subject.require_program())
     return Workload(inputs, expected, Tolerance(length, half_roundings=roundings))
+
+
+def _outputs(
+    program: Program, parameters: Mapping[str, int], inputs: Mapping[str, NDArray[Any]], seed: int
+) -> tuple[NDArray[np.float64], int]:
+    """A program's output, and how many of its elements are known."""
+    try:
+        found = outputs(program, dict(parameters), inputs, seed)
+    except LimitError:  # slowly, then, if at all
+        values = np.asarray(interpret(program, dict(parameters), inputs), dtype=np.float64)
+        return values, values.size
+    return found.values, found.values.size if found.known is None else found.known
 
 
 def make_inputs(subject: Subject, seed: int) -> dict[str, NDArray[Any]]:

@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.ast_model import evaluator
 from mapper.ast_model.elaborate import elaborate_symbolic
 from mapper.ast_model.element_types import half_roundings
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.loop_nest import Store, loads, walk
+from mapper.ast_model.nodes import Program
+from mapper.ast_model.obligations import Obligation
+from mapper.ast_model.outputs import outputs
 from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import element_dtype
-from mapper.errors import InputError
+from mapper.errors import InputError, LimitError
 from mapper.layer_spec import DType, LayerSpec
 from mapper.variants import VARIANTS, variant_program
 from nestmap.tuning.reference import convolve
@@ -94,3 +98,60 @@ def test_padding_beyond_the_kernel_is_done_in_the_variants_of_the_papers():
     for variant, chosen in values.items():
         result = interpret(variant_program(layer, variant), chosen, inputs)
         np.testing.assert_allclose(result, convolve(layer, **inputs), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_outputs_of_every_variant_are_the_interpreters(
+    variant: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Also one by one, but where each sees another in a chain too long for that."""
+    layer = replace(PLAIN, dtype=dtype, layout="NCHW" if "vectors" in variant else "NHWC")
+    if variant == "channelwise":
+        layer = replace(layer, groups=layer.channels, filters=layer.channels)
+    program = variant_program(layer, variant)
+    numbers = admissible(program)
+    inputs = inputs_of(layer)
+    wanted = np.asarray(interpret(program, numbers, inputs), dtype=np.float64)
+    relative, absolute = (1e-3, 0.0) if dtype == "float16" else (1e-9, 1e-9)
+    found = outputs(program, numbers, inputs, 1)
+    assert found.known is None
+    np.testing.assert_allclose(found.values, wanted, rtol=relative, atol=absolute)
+    monkeypatch.setattr(evaluator, "MAX_OPERATIONS", -1)
+    if variant == "tiled-slices-split":
+        with pytest.raises(LimitError, match="too long a chain"):
+            outputs(program, numbers, inputs, 1, sampled=30)
+        return
+    some = outputs(program, numbers, inputs, 1, sampled=30)
+    known = ~np.isnan(some.values)
+    np.testing.assert_allclose(some.values[known], wanted[known], rtol=relative, atol=absolute)
+
+
+def admissible(program: Program) -> dict[str, int]:
+    """Values of tuning parameters under which a program's obligations hold, by trying."""
+    obligations = check_program(program).obligations
+    known = set(dict(program.sizes))
+
+    def holds(obligation: Obligation, numbers: dict[str, int]) -> bool:
+        try:
+            return obligation.holds(numbers)
+        except InputError:  # a division by a parameter that is 0
+            return False
+
+    def tried(number: int, chosen: dict[str, int]) -> dict[str, int] | None:
+        if number == len(program.parameters):
+            return chosen
+        parameter = program.parameters[number]
+        for value in parameter.values:
+            now = {**chosen, parameter.name: value}
+            told = known | now.keys()
+            due = [o for o in obligations if o.left.names() | o.right.names() <= told]
+            if all(holds(o, {**dict(program.sizes), **now}) for o in due):
+                found = tried(number + 1, now)
+                if found is not None:
+                    return found
+        return None
+
+    found = tried(0, {})
+    assert found is not None
+    return found

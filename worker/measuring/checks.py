@@ -14,6 +14,9 @@ from mapper.host_plan import BufferRole, HostPlan, PlannedBuffer
 InputShapes = Mapping[str, tuple[int, ...]]
 InputTypes = Mapping[str, np.dtype[Any]]
 
+#: Outputs that a reference knows at least, or all of them.
+LEAST_KNOWN = 4096
+
 
 def output_buffer(plan: HostPlan) -> PlannedBuffer:
     """The plan's only output buffer; raises InputError when there is none or several."""
@@ -29,7 +32,10 @@ def output_buffer(plan: HostPlan) -> PlannedBuffer:
 def check_workload(
     inputs: Mapping[str, np.ndarray[Any, Any]], expected: np.ndarray[Any, Any]
 ) -> None:
-    """Raise InputError unless inputs are float32 or float16 and the reference finite floats."""
+    """Raise InputError unless inputs are float32 or float16 and the reference finite floats.
+
+    Of a reference that is not known as a whole, what is not known is NaN.
+    """
     problems = [
         Problem(f"inputs/{name}", "not 32- or 16-bit floats", str(array.dtype), "float32, float16")
         for name, array in inputs.items()
@@ -41,7 +47,7 @@ def check_workload(
         )
     elif not expected.size:
         problems.append(Problem("expected", "is empty", str(expected.shape)))
-    elif not np.isfinite(expected).all():
+    elif np.isfinite(expected).sum() < min(expected.size, LEAST_KNOWN) or np.isinf(expected).any():
         problems.append(Problem("expected", "holds NaN or infinity", allowed="finite numbers"))
     if problems:
         raise InputError(problems)

@@ -35,22 +35,38 @@ class Comparison:
 
 
 class Reference:
-    """What outputs are compared with (floats, finite), and what is computed of it once."""
+    """What outputs are compared with (floats, finite), and what is computed of it once.
+
+    Elements that are NaN are not known: outputs may have any finite number there.
+    """
 
     def __init__(self, expected: Array) -> None:
         self._expected = expected
-        reference = expected.astype(np.float64, copy=False)
+        self._flat = expected.reshape(-1)
+        places = np.flatnonzero(~np.isnan(self._flat))
+        self._places = None if places.size == self._flat.size else places
+        if self._places is not None:
+            self._flat = self._flat[self._places]
+        reference = self._flat.astype(np.float64, copy=False)
         squares = float(np.mean(np.square(reference)))
         # A reference of zeros only leaves no scale of its own: errors are then absolute.
         self._root_mean_square = sqrt(squares) or 1.0
         self._norm = sqrt(squares * reference.size) or 1.0
-        self._flat = expected.reshape(-1)
+
+    @property
+    def checked(self) -> str:
+        """What is compared, in words; empty if it is everything."""
+        if self._places is None:
+            return ""
+        return f"{self._places.size:,} of {self._expected.size:,} outputs"
 
     def glance(self, output: Array, tolerance: Tolerance) -> bool:
         """False if the output is surely wrong: of some elements all over it, in under a ms."""
         # An odd step meets all columns of a power of two.
-        step = max(1, output.size // _GLANCE) | 1
-        errors, _ = self._errors(output.reshape(-1)[::step], self._flat[::step])
+        flat = output.reshape(-1)
+        flat = flat if self._places is None else flat[self._places]
+        step = max(1, flat.size // _GLANCE) | 1
+        errors, _ = self._errors(flat[::step], self._flat[::step])
         return bool(errors.max() <= tolerance.relative)
 
     def compare(self, output: Array, tolerance: Tolerance) -> Comparison:
@@ -60,6 +76,10 @@ class Reference:
         Expects equal shapes.
         """
         flat = output.reshape(-1)
+        if self._places is not None:
+            if not np.isfinite(flat).all():
+                return self._all_that_is_wrong(output, tolerance)
+            flat = flat[self._places]
         largest = squares = 0.0
         for start in range(0, flat.size, _BLOCK):
             block = slice(start, start + _BLOCK)
@@ -87,16 +107,20 @@ class Reference:
     def _all_that_is_wrong(self, actual: Array, tolerance: Tolerance) -> Comparison:
         output = actual.astype(np.float64)
         finite = np.isfinite(output)
-        errors = self._errors(actual.reshape(-1), self._flat)[0].reshape(output.shape)
+        errors = self._errors(actual.reshape(-1), self._expected.reshape(-1))[0]
+        errors = errors.reshape(output.shape)
+        errors[np.isnan(self._expected)] = 0.0
         errors[~finite] = NOT_FINITE_ERROR
         largest = float(errors.max())
         bad = errors > tolerance.relative
         first = tuple(int(i) for i in np.argwhere(bad)[0])
         message = (
             f"{int(bad.sum())} of {bad.size} elements are wrong; first at {list(first)}: "
-            f"{float(output[first])!r} where the reference is {float(self._expected[first])!r}; "
+            f"{float(output[first])!r} where the reference is {_number(self._expected[first])}; "
             f"allowed relative error {tolerance.relative:.3g}"
         )
+        if self._places is not None:
+            message += f"; compared were {self.checked}, and all for being finite"
         not_finite = int((~finite).sum())
         if not_finite:
             message += (
@@ -104,6 +128,10 @@ class Reference:
                 "verified run, so an element that was never written shows as NaN)"
             )
         return Comparison(largest, Wrong(largest, first, message))
+
+
+def _number(value: float) -> str:
+    return "not known" if np.isnan(value) else repr(float(value))
 
 
 def compare(actual: Array, expected: Array, tolerance: Tolerance) -> Comparison:

@@ -166,6 +166,8 @@ def _judged(loaded: LoadedPlan, ran: _Ran, reference: Reference, terms: Terms) -
         facts["back_to_back_ms"] = f"{ran.back_to_back_ns / 1e6:.6f}"
     if ran.note:
         facts["trials.note"] = ran.note
+    if reference.checked:
+        facts["checked"] = reference.checked
     worst = max(comparison.max_relative_error for comparison in found)
     return Timed(kernels_ns, worst, compile_ms, facts, tuple(run.span_ns for run in runs))
 

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import correlate
 
+from mapper.ast_model import evaluator, some_outputs
+from mapper.ast_model.text_form import parse
 from mapper.errors import InputError
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import subject_of_layer, subject_of_nest, subject_of_program
@@ -127,3 +129,38 @@ def test_nest_tree_has_no_reference():
     nest = subject_of_nest(subject_of_layer(TINY, "high-level").nests[0])
     with pytest.raises(InputError, match="nothing about what is computed"):
         reference.make_inputs(nest, 0)
+
+
+def test_reference_of_a_large_program_knows_some_outputs(monkeypatch: pytest.MonkeyPatch):
+    program = subject_of_program(
+        parse(
+            'program "p" { size N = 100 input a : [[float]N]N '
+            "kernel out = map#r(x => map#c(v => mul(v, 2.0), x), a) }"
+        )
+    )
+    whole = reference.make_workload(program, 3, {}).expected
+    monkeypatch.setattr(evaluator, "MAX_OPERATIONS", 1)
+    some = reference.make_workload(program, 3, {}).expected
+    known = ~np.isnan(some)
+    assert 4096 <= known.sum() < some.size
+    np.testing.assert_array_equal(some[known], whole[known])
+
+
+def test_program_whose_outputs_are_not_finite_has_no_reference():
+    program = subject_of_program(
+        parse(
+            'program "p" { size N = 9 fun over(x) = x / 0.0 input a : [float]N '
+            "kernel out = map#r(v => over(v), a) }"
+        )
+    )
+    with pytest.raises(InputError, match="NaN or infinity"):
+        reference.make_workload(program, 3, {})
+
+
+def test_what_cannot_be_done_in_time_is_interpreted(monkeypatch: pytest.MonkeyPatch):
+    program = subject_of_program(variant_program(TINY, "high-level"))
+    wanted = reference.make_workload(program, 3, {}).expected
+    monkeypatch.setattr(evaluator, "MAX_OPERATIONS", 1)
+    monkeypatch.setattr(some_outputs, "MAX_ELEMENTS", 1)
+    found = reference.make_workload(program, 3, {}).expected
+    np.testing.assert_allclose(found, wanted, atol=1e-9)
