@@ -17,7 +17,7 @@ from mapper.ast_model.nodes import Program
 from mapper.ast_model.outputs import drawn, outputs
 from mapper.ast_model.text_form import parse
 from mapper.errors import LimitError
-from tests.property.computations import arrays, computation
+from bench.proofs.schedules.computations import arrays, computation
 from tests.property.programs import Case, cases
 
 

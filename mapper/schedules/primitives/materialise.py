@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mapper.ast_model.bounds import is_name
-from mapper.ast_model.nodes import Kernel, Let, Program, Ref, To
+from mapper.ast_model.nodes import Kernel, Let, Program, Reduce, Ref, To
 from mapper.schedules.find import find_let
 from mapper.schedules.step import Step, refusal, step
-from mapper.schedules.tree import free_names, substituted
+from mapper.schedules.tree import free_names, substituted, through_layout
 
 NAME = "materialise"
 
@@ -36,6 +36,11 @@ def materialise(program: Program, name: str, kernel: str) -> Step:
                       ", ".join(sorted(inner)), "inputs and earlier kernels",
                       "fission of the maps around it")  # fmt: skip
     value = let.value.argument if isinstance(let.value, To) else let.value
+    _, made = through_layout(value)
+    if isinstance(made, Reduce) and isinstance(made.initial, To):
+        raise refusal(NAME, name, "its accumulator has a memory of its own, and nothing copies it",
+                      made.initial.memory.value, "a value that a map writes",
+                      "materialise before the accumulator is staged")  # fmt: skip
     body = substituted(let.body, {let.name: Ref(kernel)})
     after = site.replaced(body)
     kernels = list(after.kernels)
