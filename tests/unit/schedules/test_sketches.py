@@ -142,9 +142,10 @@ def test_sketches_keep_the_meaning(name: str, device: str) -> None:
     assert len({s.name for s in sketches}) == len(sketches) > 1
     for sketch in sketches:
         check_program(sketch.program)
+        values: dict[str, int] | None = {}
         for _ in range(2):
             values = drawn(sketch.program, random)
             assert values is not None, sketch.name
             found = interpret(sketch.program, values, inputs)
             np.testing.assert_array_equal(found, wanted, f"{sketch.name} {values}")
-        elaborate(sketch.program, values)
+        elaborate(sketch.program, values or {})
