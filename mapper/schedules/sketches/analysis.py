@@ -10,18 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mapper.ast_model.builders import said_name
-from mapper.ast_model.index_expr import Expr, Symbol
-from mapper.ast_model.nodes import Join, Kernel, Map, Node, Program, Reduce, Zip
+from mapper.ast_model.elaborator import Elaborator
+from mapper.ast_model.index_expr import Expr, Symbol, symbol, the_symbol
+from mapper.ast_model.loop_nest import Load
+from mapper.ast_model.nodes import Join, Kernel, Map, Node, Program, Reduce, Ref, Zip
 from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import Type, dimensions
+from mapper.ast_model.views import ArrayView, ScalarView
 from mapper.errors import InputError
-from mapper.schedules.access import Access
+from mapper.schedules.access import Access, opaque
 from mapper.schedules.carried import carried
 from mapper.schedules.find import find_map, find_reduce
 from mapper.schedules.folds import fold_of
 from mapper.schedules.sizes import lengths
 from mapper.schedules.sketches.draft import Draft
-from mapper.schedules.tree import is_view, through_layout
+from mapper.schedules.tree import Site, is_view, through_layout
 from mapper.schedules.unique import Names
 
 
@@ -72,6 +75,8 @@ class Nest:
     sliding: tuple[bool, ...]
     associative: bool
     epilogue: bool
+    written: int | None = None
+    """The map whose neighbours are neighbours in the result."""
 
     @property
     def reduced(self) -> int:
@@ -98,15 +103,16 @@ def nest_of(draft: Draft, kernel: str) -> tuple[Draft, Nest]:
     reduced, epilogue = _reduce_in(body)
     accesses = _accesses(draft.program, loops)
     operands = tuple(_operand(base, access, len(loops)) for base, access in accesses)
+    written = _written(draft.program, _kernel(draft.program, kernel), len(loops))
     if reduced is None:
-        return draft, Nest(kernel, loops, operands, "", (), (), False, False)
+        return draft, Nest(kernel, loops, operands, "", (), (), False, False, written)
     name = _name_of(draft.program, reduced)
     found = find_reduce("sketch", draft.program, name)
     factors = _factors(draft.program, found.node, found.site.types())
     sliding = _sliding(factors, [access for _, access in accesses])
     return draft, Nest(
         kernel, loops, operands, name, factors, sliding,
-        fold_of(draft.program, found) is not None, epilogue,
+        fold_of(draft.program, found) is not None, epilogue, written,
     )  # fmt: skip
 
 
@@ -155,6 +161,31 @@ def _accesses(program: Program, loops: tuple[Loop, ...]) -> list[tuple[str, Acce
     if found.chain.depth != len(loops):
         return []
     return [(p.root or p.access.base, p.access) for p in found.parts if p.access is not None]
+
+
+def _written(program: Program, kernel: Kernel, depth: int) -> int | None:
+    """The map that goes along the innermost dimension of the result, step for step."""
+    around, inner = through_layout(kernel.body)
+    types = Site(program, kernel, (), kernel.body).types()
+    env = {name: opaque(name, type_) for name, type_ in types.items()}
+    try:
+        env[_INNER] = opaque(_INNER, infer_part(inner, types, program))
+        view = Elaborator(program, kernel.name).read(around(Ref(_INNER)), env)
+    except InputError:
+        return None
+    variable, place = None, 0
+    while isinstance(view, ArrayView):
+        variable = symbol(f"w{place}'", view.type.length)
+        place += 1
+        view = view.at(variable)
+    if variable is None or not isinstance(view, ScalarView) or not isinstance(view.value, Load):
+        return None
+    last = the_symbol(variable)
+    mine = [k for k, index in enumerate(view.value.indices) if last in index.symbols()]
+    return mine[0] if len(mine) == 1 and mine[0] < depth else None
+
+
+_INNER = "'inner"
 
 
 def _operand(base: str, access: Access, depth: int) -> Operand:

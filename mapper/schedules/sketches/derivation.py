@@ -93,10 +93,12 @@ def structures(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
 
 
 def lanes_of_nest(nest: Nest) -> list[int]:
-    """The maps worth having as lanes: what operands are contiguous along, and the innermost."""
+    """The maps worth having as lanes: what the result and operands are contiguous along."""
     several = range(len(nest.loops))
     found = [k for k in several if nest.loops[k].trip > 1
              and any(o.rank and o.contiguous(k) for o in nest.operands)]  # fmt: skip
+    if nest.written is not None and nest.loops[nest.written].trip > 1:
+        return list(dict.fromkeys((nest.written, *reversed(found))))[:MAX_LANES]
     last = next((k for k in reversed(several) if nest.loops[k].trip > 1), len(nest.loops) - 1)
     return list(dict.fromkeys((last, *reversed(found))))[:MAX_LANES]
 
