@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from mapper.schedules.sketches.analysis import Nest
 from mapper.schedules.sketches.draft import Draft
 from mapper.schedules.sketches.names import chained, lanes_of, split_in_two
+from mapper.schedules.step import refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +153,20 @@ def _chunked(draft: Draft, nest: Nest) -> tuple[Draft, str, str]:
 
 
 def _packed(draft: Draft, nest: Nest, choice: Choice, tiles: Tiles) -> Draft:
-    """Operands that are reused along a map laid out as tiles need them, lanes innermost."""
+    """Operands that lanes go along laid out as tiles need them, lanes innermost.
+
+    NotApplicable where there is none that can be.
+    """
+    before = draft
     for operand in nest.operands:
         if operand.windows or not operand.depends(choice.vector):
             continue
         kernel = f"{operand.base}_packed"
         plain = draft.maybe("pack", tiles.outer[-1], operand.base, kernel)
-        if plain is draft:
-            continue
-        draft = _in_lanes(draft, plain, operand.base, kernel, tiles)
+        if plain is not draft:
+            draft = _in_lanes(draft, plain, operand.base, kernel, tiles)
+    if draft is before:
+        raise refusal("pack", tiles.outer[-1], "lanes go along no operand that can be packed")
     return draft
 
 

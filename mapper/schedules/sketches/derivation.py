@@ -103,11 +103,28 @@ def lanes_of_nest(nest: Nest) -> list[int]:
     return list(dict.fromkeys((last, *reversed(found))))[:MAX_LANES]
 
 
+def packed_lanes(nest: Nest, lanes: list[int]) -> list[int]:
+    """The longest other map along which an operand without windows goes: contiguous once packed.
+
+    None where the lanes that are contiguous already go along such an operand.
+    """
+    plain = [o for o in nest.operands if not o.windows]
+    if any(o.depends(k) for o in plain for k in lanes):
+        return []
+    found = [k for k, loop in enumerate(nest.loops) if loop.trip > 1
+             and any(o.depends(k) for o in plain)]  # fmt: skip
+    return sorted(found, key=lambda k: -nest.loops[k].trip)[:1]
+
+
 def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
     windows = any(o.windows for o in nest.operands)
-    for place in lanes_of_nest(nest):
+    lanes = lanes_of_nest(nest)
+    packed = packed_lanes(nest, lanes) if nest.is_contraction else []
+    for place in (*lanes, *packed):
         along = nest.loops[place].name
         for choice, name, reason in _choices(place, device, windows):
+            if not choice.packed and place in packed:
+                continue
             if choice.packed and not nest.is_contraction:
                 continue
             yield Structure(
