@@ -184,6 +184,20 @@ def _parts(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
             "kernel combines them",
             lambda d, n, _c: over_groups(d, n),
         )
+        if nest.is_contraction:
+            yield Structure(
+                "sums-over-groups-tiled",
+                f"{outputs} outputs leave groups idle: parts of the reduce by other groups, each "
+                "part in tiles",
+                lambda d, n, _c: _parts_tiled(d, n, device),
+            )
+
+
+def _parts_tiled(draft: Draft, nest: Nest, device: DeviceProfile) -> Draft:
+    draft, parts_nest = nest_of(over_groups(draft, nest), f"{nest.kernel}_parts")
+    group = not device.is_processor
+    choice = Choice(lanes_of_nest(parts_nest)[0], items=group, local=group)
+    return Contractions(draft, parts_nest).of(choice)
 
 
 def _plain(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:

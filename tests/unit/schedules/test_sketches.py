@@ -32,6 +32,11 @@ PROGRAMS = {
         "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
         "zip(x, y)), transpose(b))), a)",
     ),
+    "long product": (
+        "M = 4, N = 6, K = 64", "a : [[float]K]M; b : [[float]N]K",
+        "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
+        "zip(x, y)), transpose(b))), a)",
+    ),
     "product with relu": (
         "M = 8, N = 6, K = 4", "a : [[float]K]M; b : [[float]N]K",
         "product = map#row(x => join(map#column(y => map#relu(t => max(t, 0.0), reduce((acc, k) => "
