@@ -45,6 +45,11 @@ class DeviceProfile:
     source: str = ""
     target: str = ""
 
+    @property
+    def is_processor(self) -> bool:
+        """It has a target to generate code for, or keeps private memory on a stack."""
+        return bool(self.target) or self.kernel_private_bytes is not None
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceName:

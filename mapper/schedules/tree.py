@@ -53,8 +53,13 @@ def is_view(node: Node) -> bool:
         current = stack.pop()
         if isinstance(current, Call | Reduce | To):
             return False
-        # Bodies first: what computes does so there.
-        stack += [child for _, child in reversed(list(children(current)))]
+        # Bodies first: what computes does so there. No fields by name: this is asked very often.
+        if isinstance(current, Map):
+            stack += (current.argument, current.body)
+        elif isinstance(current, Layout):
+            stack.append(current.argument)
+        elif not isinstance(current, Ref):
+            stack += [child for _, child in reversed(list(children(current)))]
     return True
 
 

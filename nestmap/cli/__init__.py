@@ -61,6 +61,10 @@ class _Commands(NestmapGroup):
             ".derive:derive_command",
             "Rewrite a program by the steps of a schedule, and show it after each.",
         ),
+        "sketches": Listed(
+            ".sketches:sketches_command",
+            "List the schedules worth having of a program on a device, each with its reason.",
+        ),
         "tune": Listed(
             ".tune:tune",
             "Tune X on a device: every candidate is verified, timed and stored at once.",

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from bench.proofs.schedules.computations import arrays, computation
 from mapper.ast_model import contraction, evaluator, some_outputs
 from mapper.ast_model.interpreter import interpret, interpret_all
 from mapper.ast_model.nodes import Program
 from mapper.ast_model.outputs import drawn, outputs
 from mapper.ast_model.text_form import parse
 from mapper.errors import LimitError
-from bench.proofs.schedules.computations import arrays, computation
 from tests.property.programs import Case, cases
 
 

@@ -24,9 +24,8 @@ class DeviceKind(StrEnum):
 
 
 def kind_of(device: DeviceProfile) -> DeviceKind:
-    """A processor has a target to generate code for, or keeps private memory on a stack."""
-    lone = device.target or device.kernel_private_bytes is not None
-    return DeviceKind.CPU if lone else DeviceKind.GPU
+    """Whether a device is a processor."""
+    return DeviceKind.CPU if device.is_processor else DeviceKind.GPU
 
 
 def registers_of(device: DeviceProfile) -> int:

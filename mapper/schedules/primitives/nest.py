@@ -26,9 +26,19 @@ def nest(program: Program, maps: Sequence[MapId]) -> Step:
 
 def nested(program: Program, maps: Sequence[MapId]) -> Program:
     """As :func:`nest`, tidy but not checked."""
-    after = program
     if len(maps) < 2:
         raise refusal(NAME, ", ".join(map(str, maps)), "not two or more maps")
+    after = program
+    # What a map hands on to the next may be handed on to more than that once the one around it is.
+    for _ in maps:
+        before, after = after, _pass(after, maps)
+        if after is before:
+            break
+    return after
+
+
+def _pass(program: Program, maps: Sequence[MapId]) -> Program:
+    after = program
     for outer in reversed(maps[:-1]):
         found = find_map(NAME, after, outer)
         inside = found.node.body

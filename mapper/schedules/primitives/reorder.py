@@ -31,8 +31,9 @@ def reorder(program: Program, maps: Sequence[MapId]) -> Step:
     after = program
     for target, name in enumerate(wanted):
         for position in range(found.index(name), target, -1):
-            after = tidy(interchanged(after, found[position - 1]))
+            after = interchanged(after, found[position - 1])
             found[position - 1 : position + 1] = found[position], found[position - 1]
+        after = tidy(after)
     after = nested(after, wanted)
     return step(NAME, wanted[0], program, after)
 

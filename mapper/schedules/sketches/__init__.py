@@ -1,0 +1,1 @@
+"""Sketches: schedules worth having for any program, found by an analysis of its accesses."""

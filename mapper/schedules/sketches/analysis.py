@@ -1,0 +1,237 @@
+"""What a kernel's nest reads, loop by loop: what is parallel, reused, contiguous, a window.
+
+The facts that the rules of "Ansor: Generating High-Performance Tensor Programs for Deep Learning"
+(OSDI'20), section 4.1, ask for (data reuse, strictly inlinable, more reduced than parallel), read
+off the places that a perfect nest's element reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mapper.ast_model.builders import said_name
+from mapper.ast_model.elaborator import Elaborator
+from mapper.ast_model.index_expr import Expr, Symbol, symbol, the_symbol
+from mapper.ast_model.loop_nest import Load
+from mapper.ast_model.nodes import Join, Kernel, Map, Node, Program, Reduce, Ref, Zip
+from mapper.ast_model.type_check import infer_part
+from mapper.ast_model.types import Type, dimensions
+from mapper.ast_model.views import ArrayView, ScalarView
+from mapper.errors import InputError
+from mapper.schedules.access import Access, opaque
+from mapper.schedules.carried import carried
+from mapper.schedules.find import find_map, find_reduce
+from mapper.schedules.folds import fold_of
+from mapper.schedules.sizes import lengths
+from mapper.schedules.sketches.draft import Draft
+from mapper.schedules.tree import Site, is_view, through_layout
+from mapper.schedules.unique import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A map of the nest, and its longest trip."""
+
+    name: str
+    trip: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array that the nest reads: of each map, outermost first, the step along each dimension.
+
+    ``steps[k]`` holds the dimensions of ``base`` along which map ``k`` goes, with its step there
+    (0: it is no number). ``windows`` are the dimensions along which a map and what is inside go.
+    """
+
+    base: str
+    rank: int
+    steps: tuple[tuple[tuple[int, int], ...], ...]
+    windows: tuple[int, ...]
+
+    def depends(self, loop: int) -> bool:
+        """False where the array is reused along the map."""
+        return bool(self.steps[loop])
+
+    def contiguous(self, loop: int) -> bool:
+        """True if neighbours of the map read neighbours of the array."""
+        return self.steps[loop] == ((self.rank - 1, 1),)
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A kernel as a perfect nest of maps around a body; ``reduce`` is the reduce in it, if any.
+
+    ``factors`` are the dimensions, outermost first, that were joined into what it goes over;
+    ``sliding`` says of which of these a window is made. ``associative``: its order is free.
+    ``epilogue``: something is computed of its result.
+    """
+
+    kernel: str
+    loops: tuple[Loop, ...]
+    operands: tuple[Operand, ...]
+    reduce: str
+    factors: tuple[tuple[str, int], ...]
+    sliding: tuple[bool, ...]
+    associative: bool
+    epilogue: bool
+    written: int | None = None
+    """The map whose neighbours are neighbours in the result."""
+
+    @property
+    def reduced(self) -> int:
+        """How many elements are reduced."""
+        total = 1
+        for _, trip in self.factors:
+            total *= trip
+        return total
+
+    @property
+    def is_contraction(self) -> bool:
+        """True if two arrays or more are reduced, each reused along a map."""
+        return len(self.operands) > 1 and all(
+            any(not o.depends(k) for k in range(len(self.loops))) for o in self.operands
+        )
+
+
+def nest_of(draft: Draft, kernel: str) -> tuple[Draft, Nest]:
+    """The kernel with its maps as a perfect nest, which may take a step, and what it reads."""
+    loops, body = _maps(draft.program, _kernel(draft.program, kernel))
+    if len(loops) > 1:
+        draft = draft.maybe("nest", tuple(loop.name for loop in loops))
+        loops, body = _maps(draft.program, _kernel(draft.program, kernel))
+    reduced, epilogue = _reduce_in(body)
+    accesses = _accesses(draft.program, loops)
+    operands = tuple(_operand(base, access, len(loops)) for base, access in accesses)
+    written = _written(draft.program, _kernel(draft.program, kernel), len(loops))
+    if reduced is None:
+        return draft, Nest(kernel, loops, operands, "", (), (), False, False, written)
+    name = _name_of(draft.program, reduced)
+    found = find_reduce("sketch", draft.program, name)
+    factors = _factors(draft.program, found.node, found.site.types())
+    sliding = _sliding(factors, [access for _, access in accesses])
+    return draft, Nest(
+        kernel, loops, operands, name, factors, sliding,
+        fold_of(draft.program, found) is not None, epilogue, written,
+    )  # fmt: skip
+
+
+def _kernel(program: Program, name: str) -> Kernel:
+    return next(k for k in program.kernels if k.name == name)
+
+
+def _maps(program: Program, kernel: Kernel) -> tuple[tuple[Loop, ...], Node]:
+    """The maps one directly in the other, with layout between, and what the innermost computes."""
+    found: list[Loop] = []
+    node = through_layout(kernel.body)[1]
+    while isinstance(node, Map) and not is_view(node.body) and is_view(node.argument):
+        length = find_map("sketch", program, node.id).length
+        found.append(Loop(str(node.id), max(lengths(program, length), default=1)))
+        node = through_layout(node.body)[1]
+    return tuple(found), node
+
+
+def _reduce_in(node: Node) -> tuple[Reduce | None, bool]:
+    """The reduce that a body is, or works on afterwards."""
+    epilogue = False
+    while isinstance(node, Map):
+        epilogue = epilogue or not is_view(node.body)
+        node = through_layout(node.argument)[1]
+    return (node, epilogue) if isinstance(node, Reduce) else (None, False)
+
+
+def _name_of(program: Program, node: Reduce) -> str:
+    """What a schedule calls a reduce: its step's name without its number, if that says it."""
+    for name in (said_name(node.parameter), node.parameter):
+        try:
+            if find_reduce("sketch", program, name).node is node:
+                return name
+        except InputError:
+            continue
+    return node.parameter
+
+
+def _accesses(program: Program, loops: tuple[Loop, ...]) -> list[tuple[str, Access]]:
+    if not loops:
+        return []
+    try:
+        found = carried("sketch", Names(program), program, loops[-1].name)
+    except InputError:
+        return []
+    if found.chain.depth != len(loops):
+        return []
+    return [(p.root or p.access.base, p.access) for p in found.parts if p.access is not None]
+
+
+def _written(program: Program, kernel: Kernel, depth: int) -> int | None:
+    """The map that goes along the innermost dimension of the result, step for step."""
+    around, inner = through_layout(kernel.body)
+    types = Site(program, kernel, (), kernel.body).types()
+    env = {name: opaque(name, type_) for name, type_ in types.items()}
+    try:
+        env[_INNER] = opaque(_INNER, infer_part(inner, types, program))
+        view = Elaborator(program, kernel.name).read(around(Ref(_INNER)), env)
+    except InputError:
+        return None
+    variable, place = None, 0
+    while isinstance(view, ArrayView):
+        variable = symbol(f"w{place}'", view.type.length)
+        place += 1
+        view = view.at(variable)
+    if variable is None or not isinstance(view, ScalarView) or not isinstance(view.value, Load):
+        return None
+    last = the_symbol(variable)
+    mine = [k for k, index in enumerate(view.value.indices) if last in index.symbols()]
+    return mine[0] if len(mine) == 1 and mine[0] < depth else None
+
+
+_INNER = "'inner"
+
+
+def _operand(base: str, access: Access, depth: int) -> Operand:
+    steps: list[tuple[tuple[int, int], ...]] = []
+    for variable in access.outer[:depth]:
+        mine = ((d, _step(index, variable)) for d, index in enumerate(access.indices)
+                if variable in index.symbols())  # fmt: skip
+        steps.append(tuple(mine))
+    windows = tuple(
+        d
+        for d, index in enumerate(access.indices)
+        if any(v in index.symbols() for v in access.outer)
+        and any(v in index.symbols() for v in access.inner)
+    )
+    return Operand(base, len(access.indices), tuple(steps), windows)
+
+
+def _step(index: Expr, variable: Symbol) -> int:
+    """The step that a variable makes along a dimension; 0 where it is no number."""
+    parts = index.coefficient(variable)
+    return 0 if parts is None else parts[0].constant or 0
+
+
+def _factors(program: Program, node: Reduce, types: dict[str, Type]) -> tuple[tuple[str, int], ...]:
+    """The dimensions that were joined into what a reduce goes over, as text, with their lengths."""
+    argument = node.argument
+    parts = argument.arguments if isinstance(argument, Zip) else (argument,)
+    best: tuple[tuple[str, int], ...] = ()
+    for part in parts:
+        joined = 0
+        while isinstance(part, Join):
+            part, joined = part.argument, joined + 1
+        shape = dimensions(infer_part(part, types, program))[0][: joined + 1]
+        own = tuple((str(n), max(lengths(program, n), default=1)) for n in shape)
+        if len(own) > len(best):
+            best = own
+    return best
+
+
+def _sliding(factors: tuple[tuple[str, int], ...], accesses: list[Access]) -> tuple[bool, ...]:
+    found = [False] * len(factors)
+    for access in accesses:
+        if len(access.inner) != len(factors):
+            continue
+        for index in access.indices:
+            if any(v in index.symbols() for v in access.outer):
+                for k, variable in enumerate(access.inner):
+                    found[k] = found[k] or variable in index.symbols()
+    return tuple(found)

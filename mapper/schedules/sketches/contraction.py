@@ -1,0 +1,211 @@
+"""Contractions and other folds under parallel maps: tiles, chunks, staged and packed operands.
+
+The tiled structure of "Ansor" (OSDI'20), section 4.1, rules "multi-level tiling", "cache write"
+and "rfactor", and of "Heron: Automatically Constrained High-Performance Library Generation for
+Deep Learning Accelerators" (ASPLOS'23), section 4, whose open sizes are a constraint problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mapper.schedules.sketches.analysis import Nest
+from mapper.schedules.sketches.draft import Draft
+from mapper.schedules.sketches.names import chained, lanes_of, split_in_two
+from mapper.schedules.step import refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which structure: ``vector`` is the place in the nest of the map whose iterations are lanes.
+
+    ``items``: tiles of work-items in a group, whose sums outlive chunks. ``local``: what a chunk
+    reads in local memory. ``packed``: operands laid out tile after tile by kernels before.
+    ``halo``: the memory in which what a whole tile reads is staged, windows' borders with it.
+    """
+
+    vector: int
+    items: bool = False
+    local: bool = False
+    packed: bool = False
+    halo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The names of a tiled nest's maps, by what they are for."""
+
+    outer: tuple[str, ...]
+    items: tuple[str, ...]
+    own: tuple[str, ...]
+    """A work-item's own, the map of lanes last."""
+
+
+class Contractions:
+    """Structures of one kernel; what they begin with alike is derived once."""
+
+    def __init__(self, draft: Draft, nest: Nest) -> None:
+        self._draft = draft
+        self._nest = nest
+        self._tiled: dict[tuple[int, bool], tuple[Draft, Tiles]] = {}
+        self._summed: dict[Choice, tuple[Draft, Tiles, str, str]] = {}
+
+    def of(self, choice: Choice) -> Draft:
+        """The structure on the kernel; NotApplicable where a step of it does not apply."""
+        draft, tiles, chunks, rest = self._sums(replace(choice, local=False))
+        if choice.local:
+            draft = _staged(draft, self._nest, tiles, chunks)
+        draft = draft.maybe("contract", chunks)
+        return draft.maybe("unroll", rest, switch=f"unroll_{self._nest.kernel}")
+
+    def _tiles(self, choice: Choice) -> tuple[Draft, Tiles]:
+        key = choice.vector, choice.items
+        if key not in self._tiled:
+            self._tiled[key] = tiled(self._draft, self._nest, choice)
+        return self._tiled[key]
+
+    def _sums(self, choice: Choice) -> tuple[Draft, Tiles, str, str]:
+        if choice not in self._summed:
+            draft, tiles = self._tiles(choice)
+            if choice.packed:
+                draft = _packed(draft, self._nest, choice, tiles)
+            if choice.halo:
+                draft = halo(draft, self._nest, tiles, choice.halo)
+            draft, chunks, rest = summed(draft, self._nest, tiles)
+            self._summed[choice] = draft, tiles, chunks, rest
+        return self._summed[choice]
+
+
+def summed(draft: Draft, nest: Nest, tiles: Tiles) -> tuple[Draft, str, str]:
+    """Sums of a work-item's tile, chunk after chunk; names of outermost and innermost reduce."""
+    if nest.epilogue:
+        for name in (*reversed(tiles.own), *reversed(tiles.items)):
+            draft = draft.then("fission", name)
+    for name in reversed(tiles.own):
+        draft = draft.then("move_inside", name)
+    draft, chunks, rest = _chunked(draft, nest)
+    for name in reversed(tiles.items):
+        draft = draft.then("move_inside", name)
+    if not nest.epilogue:
+        draft = draft.then("stage_accumulator", chunks)
+    if tiles.items:
+        draft = draft.then("spread", chunks, len(tiles.items))
+    return draft, chunks, rest
+
+
+def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
+    """Maps that reuse something as tiles (of work-items) of a work-item's own iterations."""
+    outer: list[str] = []
+    tile: list[str] = []
+    items: list[str] = []
+    own: list[str] = []
+    lanes: list[str] = []
+    for place, loop in enumerate(nest.loops):
+        vector = place == choice.vector
+        shared = all(o.depends(place) for o in nest.operands)
+        windows = any(o.steps[place] and o.steps[place][0][0] in o.windows for o in nest.operands)
+        if loop.trip < 2 or (shared and not windows and not vector):
+            outer.append(loop.name)
+            continue
+        name = loop.name
+        if choice.items:
+            draft, around, name = split_in_two(draft, name, f"tile_{loop.name}", loop.trip)
+            tile.append(around)
+            draft, item, name = split_in_two(draft, name, f"own_{loop.name}", 0)
+            items.append(item)
+        else:
+            draft, around, name = split_in_two(draft, name, f"own_{loop.name}", loop.trip)
+            tile.append(around)
+        if vector:
+            draft, name, lane = split_in_two(draft, name, f"lanes_{loop.name}", 0)
+            lanes.append(lane)
+        own.append(name)
+    order = (*outer, *tile, *items, *own, *lanes)
+    if len(order) > 1:
+        draft = draft.then("reorder", order)
+    return draft, Tiles((*outer, *tile), tuple(items), (*own, *lanes))
+
+
+def _chunked(draft: Draft, nest: Nest) -> tuple[Draft, str, str]:
+    """The reduce's dimensions as reduces, and the longest that slides over nothing in chunks.
+
+    The chunks come first. Returns the names of the outermost and of the innermost reduce.
+    """
+    names = [nest.reduce]
+    for length, _ in reversed(nest.factors[1:]):
+        draft = draft.then("split_reduce", names[0], length)
+        around, inside = chained(names[0])
+        names[:1] = [around, inside]
+    plain = [k for k in range(len(names)) if k >= len(nest.sliding) or not nest.sliding[k]]
+    chosen = max(plain or range(len(names)), key=lambda k: nest.factors[k][1])
+    draft = draft.then("split_reduce", names[chosen], f"chunk_{nest.kernel}")
+    around, inside = chained(names[chosen])
+    if not nest.associative:
+        names[chosen : chosen + 1] = [around, inside]
+        return draft, names[0], names[-1]
+    rest = [name for k, name in enumerate(names) if k != chosen]
+    order = (around, *rest, inside)
+    if len(order) > 2 and chosen:
+        draft = draft.then("reorder_reduces", order)
+    elif rest:
+        order = (around, inside, *rest)
+    return draft, order[0], order[-1]
+
+
+def _packed(draft: Draft, nest: Nest, choice: Choice, tiles: Tiles) -> Draft:
+    """Operands that lanes go along laid out as tiles need them, lanes innermost.
+
+    NotApplicable where there is none that can be.
+    """
+    before = draft
+    for operand in nest.operands:
+        if operand.windows or not operand.depends(choice.vector):
+            continue
+        kernel = f"{operand.base}_packed"
+        plain = draft.maybe("pack", tiles.outer[-1], operand.base, kernel)
+        if plain is not draft:
+            draft = _in_lanes(draft, plain, operand.base, kernel, tiles)
+    if draft is before:
+        raise refusal("pack", tiles.outer[-1], "lanes go along no operand that can be packed")
+    return draft
+
+
+def _in_lanes(draft: Draft, plain: Draft, base: str, kernel: str, tiles: Tiles) -> Draft:
+    """The packing whose innermost dimension is the one that the lanes go along."""
+    place = len(tiles.items) + len(tiles.own) - 1
+    rank, along = lanes_of(draft.program, tiles.outer[-1], base, place)
+    if along is None or along == rank - 1:
+        return plain
+    order = (*(k for k in range(rank) if k != along), along)
+    return draft.then("pack", tiles.outer[-1], base, kernel, order=order)
+
+
+def _staged(draft: Draft, nest: Nest, tiles: Tiles, chunks: str) -> Draft:
+    """What a chunk reads of each operand in local memory, shared by the group's work-items."""
+    for operand in nest.operands:
+        base = _known(draft, operand.base)
+        dense = draft.maybe("overlap", chunks, base)
+        staged = dense.maybe("stage", chunks, base, "local", vector=f"copy_{operand.base}")
+        draft = staged if staged is not dense else draft
+    if len(tiles.items) > 1:
+        draft = draft.maybe("nest", tiles.items)
+    return draft.maybe("prefetch", chunks, buffers=f"prefetch_{nest.kernel}")
+
+
+def halo(draft: Draft, nest: Nest, tiles: Tiles, memory: str) -> Draft:
+    """What a tile reads of the arrays with windows in a memory, once, with its border.
+
+    Overlapped tiling as in "Forma: A DSL for Image Processing Applications to Target GPUs and
+    Multi-core CPUs" (GPGPU'15), section 4.
+    """
+    for operand in nest.operands:
+        if operand.windows:
+            draft = draft.then("overlap", tiles.outer[-1], operand.base)
+            draft = draft.then("stage", tiles.outer[-1], operand.base, memory,
+                               vector=f"copy_{operand.base}")  # fmt: skip
+    return draft
+
+
+def _known(draft: Draft, base: str) -> str:
+    packed = f"{base}_packed"
+    return packed if any(k.name == packed for k in draft.program.kernels) else base

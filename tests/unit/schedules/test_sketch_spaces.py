@@ -1,0 +1,44 @@
+"""Spaces of sketches under the rules of suitability: counted, drawn from, and kernels of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from mapper.ast_model.text_form import parse
+from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.constraint_rules.suits.catalogue import ALL_SUITS
+from mapper.pipeline import derive_space, generate_kernels, subject_of_program
+from mapper.profiles import load_profile
+from mapper.schedules.sketches.derivation import sketches_of
+from mapper.solver.factored.suited import SuitedSpace
+
+PRODUCT = """program "p" {
+  size M = 64
+  size N = 64
+  size K = 32
+  input a : [[float]K]M
+  input b : [[float]N]K
+  kernel product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0,
+    zip(x, y)), transpose(b))), a)
+}
+"""
+SUITS = frozenset(ALL_SUITS)
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [("pocl", "tile-packed-column"), ("pocl", "tile-column"), ("h200", "blocks-local-column")],
+)
+def test_a_product_gets_kernels_from_a_sketch(device: str, name: str) -> None:
+    profile = load_profile(device)
+    program = parse(PRODUCT)
+    sketch = next(s for s in sketches_of(program, profile) if s.name == name)
+    subject = subject_of_program(sketch.program, name)
+    options = RuleOptions(free_grid=True, suits=SUITS)
+    space = SuitedSpace(derive_space(subject, Mode.STRICT, profile, options))
+    assert space.count_mappings() > 0
+    drawn = space.draw_joint(Random(1))
+    assert drawn is not None
+    assert "__kernel" in generate_kernels(subject, drawn).source

@@ -1,0 +1,156 @@
+"""Sketches of many programs keep their meaning, for sampled parameters, and are there in time."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from mapper.ast_model.elaborate import elaborate
+from mapper.ast_model.interpreter import interpret
+from mapper.ast_model.nodes import Program
+from mapper.ast_model.text_form import parse
+from mapper.ast_model.type_check import check_program
+from mapper.errors import InputError
+from mapper.profiles import load_profile
+from mapper.schedules.sketches.derivation import sketches_of
+from tests.property.computations import arrays
+
+WINDOWS = "map#swap(s => transpose(s), slide(kh, 1, map#cut(r => slide(kh, 1, r), {})))"
+EDGE = "pad(1, 1, 0.0, map#edge(r => pad(1, 1, 0.0, r), {}))"
+CONVOLVE = "reduce((acc, q) => fma(q.0, q.1, acc), 0.0, zip(join(join(win)), join(join(one))))"
+SUM = "reduce((acc, q) => add(acc, q), 0.0, {})"
+PROGRAMS = {
+    "product": (
+        "M = 8, N = 12, K = 6", "a : [[float]K]M; b : [[float]N]K",
+        "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
+        "zip(x, y)), transpose(b))), a)",
+    ),
+    "odd product": (
+        "M = 7, N = 5, K = 9", "a : [[float]K]M; b : [[float]N]K",
+        "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
+        "zip(x, y)), transpose(b))), a)",
+    ),
+    "long product": (
+        "M = 4, N = 6, K = 64", "a : [[float]K]M; b : [[float]N]K",
+        "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
+        "zip(x, y)), transpose(b))), a)",
+    ),
+    "product with relu": (
+        "M = 8, N = 6, K = 4", "a : [[float]K]M; b : [[float]N]K",
+        "product = map#row(x => join(map#column(y => map#relu(t => max(t, 0.0), reduce((acc, k) => "
+        "fma(k.0, k.1, acc), 0.0, zip(x, y))), transpose(b))), a)",
+    ),
+    "matrix-vector": (
+        "M = 6, K = 128", "a : [[float]K]M; b : [float]K",
+        "product = join(map#row(x => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, zip(x, b)), a))",
+    ),
+    "row sums": (
+        "M = 6, K = 96", "a : [[float]K]M", f"sums = join(map#row(x => {SUM.format('x')}, a))",
+    ),
+    "transposition": (
+        "M = 6, N = 8", "a : [[float]N]M",
+        "moved = transpose(map#row(r => map#column(x => id(x), r), a))",
+    ),
+    "scaled": (
+        "M = 6, N = 8", "a : [[float]N]M", 
+        "moved = map#row(r => map#column(x => mul(x, 2.0), r), a)",
+    ),
+    "stencil": (
+        "H = 7, W = 9, kh = 3", "a : [[float]W]H",
+        f"one = map#row(line => join(map#column(win => {SUM.format('join(win)')}, line)), "
+        f"{WINDOWS.format(EDGE.format('a'))})",
+    ),
+    "pool": (
+        "R = 3, N = 12, k = 2", "a : [[float]N]R",
+        "pool = map#row(r => join(map#cell(win => reduce((acc, q) => max(acc, q), -1000.0, win), "
+        "slide(k, k, r))), a)",
+    ),
+    "tensor contraction": (
+        "A = 4, B = 3, C = 2, D = 6, E = 2, F = 4",
+        "x : [[[[float]F]B]E]A; y : [[[[float]C]E]D]F",
+        "out = map#a(p => map#b(q => transpose(map#d(s => join(map#c(t => reduce((acc, k) => "
+        "fma(k.0, k.1, acc), 0.0, zip(join(q), join(t))), transpose(map#l1(v => transpose(v), "
+        "transpose(s))))), transpose(y))), transpose(p)), x)",
+    ),
+    "convolution NHWC": (
+        "C = 4, H = 6, W = 5, M = 4, kh = 3", "a : [[[float]C]W]H; f : [[[[float]C]kh]kh]M",
+        "convolution = map#row(line => map#column(win => join(map#filter(one => "
+        f"{CONVOLVE}, f)), line), {WINDOWS.format(EDGE.format('a'))})",
+    ),
+    "convolution NCHW": (
+        "C = 4, H = 6, W = 5, M = 4, kh = 3", "a : [[[float]W]H]C; f : [[[[float]kh]kh]C]M",
+        "convolution = map#filter(one => map#row(line => join(map#column(win => "
+        f"{CONVOLVE}, line)), map#o1(v => transpose(v), transpose(map#o2(v => "
+        f"{WINDOWS.format('v')}, a)))), f)",
+    ),
+    "depthwise": (
+        "C = 4, H = 6, W = 5, kh = 3", "a : [[[float]W]H]C; f : [[[float]kh]kh]C",
+        "depthwise = map#channel(both => map#row(line => join(map#column(win => reduce((acc, q) => "
+        "fma(q.0, q.1, acc), 0.0, zip(join(win), join(both.1))), line)), "
+        f"{WINDOWS.format('both.0')}), zip(a, f))",
+    ),
+}  # fmt: skip
+DEVICES = ("pocl", "h200")
+
+
+def program_of(name: str) -> Program:
+    sizes, inputs, kernel = PROGRAMS[name]
+    lines = [f"size {s}" for s in sizes.split(", ")] + [f"input {i}" for i in inputs.split("; ")]
+    return parse('program "p" {\n' + "\n".join(lines) + f"\nkernel {kernel}\n}}")
+
+
+def drawn(program: Program, random: Random) -> dict[str, int] | None:
+    """Values of the parameters that the program's types and requirements allow."""
+    obligations = check_program(program).obligations
+    left = {p.name for p in program.parameters}
+    budget = [5000]
+
+    def fits(values: dict[str, int], last: str) -> bool:
+        for o in obligations:
+            names = o.left.names() | o.right.names()
+            if last in names and not (names & left) - values.keys():
+                try:
+                    if not o.holds(dict(program.sizes) | values):
+                        return False
+                except InputError:
+                    return False
+        return True
+
+    def deeper(values: dict[str, int], place: int) -> dict[str, int] | None:
+        if place == len(program.parameters):
+            return values
+        own = program.parameters[place]
+        for value in random.sample(own.values, len(own.values)):
+            budget[0] -= 1
+            if budget[0] < 0:
+                return None
+            longer = values | {own.name: value}
+            if fits(longer, own.name):
+                found = deeper(longer, place + 1)
+                if found is not None:
+                    return found
+        return None
+
+    return deeper({}, 0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_sketches_keep_the_meaning(name: str, device: str) -> None:
+    program = program_of(name)
+    random = Random(name)
+    inputs = arrays(program, random)
+    wanted = interpret(program, {}, inputs)
+    sketches = sketches_of(program, load_profile(device))
+    assert len({s.name for s in sketches}) == len(sketches) > 1
+    for sketch in sketches:
+        check_program(sketch.program)
+        values: dict[str, int] | None = {}
+        for _ in range(2):
+            values = drawn(sketch.program, random)
+            assert values is not None, sketch.name
+            found = interpret(sketch.program, values, inputs)
+            np.testing.assert_array_equal(found, wanted, f"{sketch.name} {values}")
+        elaborate(sketch.program, values or {})
