@@ -12,13 +12,13 @@ from mapper.schedules.sketches.derivation import sketches_of
 from nestmap.cli.derive import HIGH_LEVEL
 from nestmap.cli.output import write_json, write_table, write_text
 from nestmap.cli.request import DeviceOption, JsonOption, VariantOption, XArgument
-from nestmap.device_limits import limits_of_device
+from nestmap.device_limits import DEFAULT_DEVICE, limits_of_device
 from nestmap.subjects import load_subject
 
 
 def sketches_command(
     x: XArgument,
-    device: DeviceOption = "pocl",
+    device: DeviceOption = DEFAULT_DEVICE,
     variant: VariantOption = None,
     show: Annotated[
         str | None,
