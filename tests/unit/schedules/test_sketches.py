@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from bench.proofs.schedules.computations import arrays
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.nodes import Program
@@ -15,7 +16,6 @@ from mapper.ast_model.type_check import check_program
 from mapper.errors import InputError
 from mapper.profiles import load_profile
 from mapper.schedules.sketches.derivation import sketches_of
-from tests.property.computations import arrays
 
 WINDOWS = "map#swap(s => transpose(s), slide(kh, 1, map#cut(r => slide(kh, 1, r), {})))"
 EDGE = "pad(1, 1, 0.0, map#edge(r => pad(1, 1, 0.0, r), {}))"
