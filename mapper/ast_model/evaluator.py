@@ -362,6 +362,16 @@ class Evaluator:
         return total
 
 
+_COMPARED: dict[Op, np.ufunc] = {
+    Op.LT: np.less,
+    Op.LE: np.less_equal,
+    Op.GT: np.greater,
+    Op.GE: np.greater_equal,
+    Op.EQ: np.equal,
+    Op.NE: np.not_equal,
+}
+
+
 def operate(op: Op, operands: list[Array]) -> Array:
     """An operator on arrays that broadcast, in 64-bit floats; DOT and SUM leave lanes apart."""
     if op is Op.TO_HALF:
@@ -378,6 +388,14 @@ def operate(op: Op, operands: list[Array]) -> Array:
             return arrays[0] / arrays[1]
         case Op.EXP:
             return np.exp(arrays[0])
+        case Op.SQRT:
+            return np.sqrt(arrays[0])
+        case Op.ABS:
+            return np.abs(arrays[0])
+        case Op.LT | Op.LE | Op.GT | Op.GE | Op.EQ | Op.NE:
+            return _COMPARED[op](arrays[0], arrays[1])
+        case Op.SELECT:
+            return np.where(operands[0], arrays[1], arrays[2])
         case Op.MAX:
             return np.maximum(arrays[0], arrays[1])
         case Op.MIN:
