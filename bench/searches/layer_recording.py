@@ -95,6 +95,7 @@ def record_layer(
     subject = subject_of_layer(layer, variant)
     asked: dict[str, Candidate] = {}
     outcomes: dict[str, Outcome] = {}
+    spaces: list[Space] = []
 
     def hear(event: Event) -> None:
         if isinstance(event, CandidateMeasured):
@@ -110,6 +111,7 @@ def record_layer(
         *,
         watch: Callable[[], Watch],
     ) -> Strategy:
+        spaces.append(sources[0].space)
         return _RandomCandidates(sources[0], device, seed, asked, watch)
 
     with TemporaryDirectory(prefix="nestmap-recording-") as folder:
@@ -126,8 +128,7 @@ def record_layer(
                 timeouts=TimeoutPolicy(_LEAST_S, _MOST_S, _FACTOR, _BUILDING_S, running_s),
                 clock=clock,
             )
-    profile = device.profile()
-    space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
+    profile, (space,) = device.profile(), spaces
     names = [name for name, _ in space.variables]
     rows = [
         Row(

@@ -42,6 +42,7 @@ from mapper.ast_model.nodes import (
     Transpose,
     Zip,
 )
+from mapper.ast_model.operators import elementwise
 from mapper.errors import LimitError, Problem
 
 Value = Grid | tuple["Value", ...]
@@ -362,48 +363,18 @@ class Evaluator:
         return total
 
 
-_COMPARED: dict[Op, np.ufunc] = {
-    Op.LT: np.less,
-    Op.LE: np.less_equal,
-    Op.GT: np.greater,
-    Op.GE: np.greater_equal,
-    Op.EQ: np.equal,
-    Op.NE: np.not_equal,
-}
-
-
 def operate(op: Op, operands: list[Array]) -> Array:
     """An operator on arrays that broadcast, in 64-bit floats; DOT and SUM leave lanes apart."""
     if op is Op.TO_HALF:
         return operands[0].astype(np.float16)
     arrays = [a if a.dtype == np.float64 else a.astype(np.float64) for a in operands]
     match op:
-        case Op.ADD:
-            return arrays[0] + arrays[1]
-        case Op.SUB:
-            return arrays[0] - arrays[1]
-        case Op.MUL | Op.DOT:
-            return arrays[0] * arrays[1]
-        case Op.DIV:
-            return arrays[0] / arrays[1]
-        case Op.EXP:
-            return np.exp(arrays[0])
-        case Op.SQRT:
-            return np.sqrt(arrays[0])
-        case Op.ABS:
-            return np.abs(arrays[0])
-        case Op.LT | Op.LE | Op.GT | Op.GE | Op.EQ | Op.NE:
-            return _COMPARED[op](arrays[0], arrays[1])
-        case Op.SELECT:
-            return np.where(operands[0], arrays[1], arrays[2])
-        case Op.MAX:
-            return np.maximum(arrays[0], arrays[1])
-        case Op.MIN:
-            return np.minimum(arrays[0], arrays[1])
-        case Op.FMA:
-            return arrays[0] * arrays[1] + arrays[2]
         case Op.TO_FLOAT | Op.SUM:
             return arrays[0]
+        case Op.DOT:
+            return arrays[0] * arrays[1]
+        case _:
+            return elementwise(op, arrays)
 
 
 def _with_lanes(grids: list[Grid], depth: int) -> list[Grid]:

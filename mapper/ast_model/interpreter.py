@@ -46,6 +46,7 @@ from mapper.ast_model.nodes import (
     Zip,
 )
 from mapper.ast_model.obligations import Obligation
+from mapper.ast_model.operators import elementwise
 from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import VectorType, dimensions, element_dtype
 from mapper.errors import InputError, LimitError, Problem
@@ -58,15 +59,6 @@ Environment = Mapping[str, tuple[Value, int]]
 
 MAX_ELEMENTS = 2**28
 MAX_AXES = 60  # NumPy itself stops at 64
-
-_COMPARED: dict[Op, np.ufunc] = {
-    Op.LT: np.less,
-    Op.LE: np.less_equal,
-    Op.GT: np.greater,
-    Op.GE: np.greater_equal,
-    Op.EQ: np.equal,
-    Op.NE: np.not_equal,
-}
 
 
 def interpret(
@@ -286,30 +278,6 @@ class _Interpreter:
         if any(a.ndim > depth for a in operands):  # scalars go to every lane
             operands = [a if a.ndim > depth else a[..., np.newaxis] for a in operands]
         match op:
-            case Op.ADD:
-                return operands[0] + operands[1]
-            case Op.SUB:
-                return operands[0] - operands[1]
-            case Op.MUL:
-                return operands[0] * operands[1]
-            case Op.DIV:
-                return operands[0] / operands[1]
-            case Op.EXP:
-                return np.exp(operands[0])
-            case Op.SQRT:
-                return np.sqrt(operands[0])
-            case Op.ABS:
-                return np.abs(operands[0])
-            case Op.LT | Op.LE | Op.GT | Op.GE | Op.EQ | Op.NE:
-                return _COMPARED[op](operands[0], operands[1])
-            case Op.SELECT:
-                return np.where(operands[0], operands[1], operands[2])
-            case Op.MAX:
-                return np.maximum(operands[0], operands[1])
-            case Op.MIN:
-                return np.minimum(operands[0], operands[1])
-            case Op.FMA:
-                return operands[0] * operands[1] + operands[2]
             case Op.TO_FLOAT:
                 return operands[0].astype(self._dtype)
             case Op.TO_HALF:
@@ -318,6 +286,8 @@ class _Interpreter:
                 return _lane_sum(operands[0] * operands[1], depth)
             case Op.SUM:
                 return _lane_sum(operands[0], depth)
+            case _:
+                return elementwise(op, operands)
 
 
 def _lane_sum(array: Array, depth: int) -> Array:
