@@ -19,6 +19,7 @@ from mapper.measurement import Crash, Timed
 from tests.unit.db.farm_values import (
     FACTS,
     SOURCE_HASH,
+    UNBOUNDED,
     Clock,
     claim,
     finish,
@@ -364,7 +365,7 @@ def test_an_unknown_run(farm: Farm, step: str):
 def test_a_run_needs_a_board_in_service(farm: Farm):
     board = some_board(farm)
     with pytest.raises(AbsentError, match="no such board"):
-        farm.runs.create(NewRun("dev_none", "x", "me", {}))
+        farm.runs.create(NewRun("dev_none", "x", "me", {}, **UNBOUNDED))
     farm.boards.disable(board.id, "burnt", by="admin")
     with pytest.raises(ConflictError, match="is disabled"):
         some_run(farm, board)
@@ -425,7 +426,7 @@ def key_of(body: str = "0", key: str = "k1", principal: str = "me") -> Idempoten
 
 def test_a_repeated_request_gets_the_first_answer(farm: Farm):
     board = some_board(farm)
-    new = NewRun(board.id, "vgg16/0", "me", {})
+    new = NewRun(board.id, "vgg16/0", "me", {}, **UNBOUNDED)
     first = farm.runs.create(new, key_of(), lambda run: StoredResponse(202, {"run": run.id}))
     farm.runs.pause(first.value.id)
     again = farm.runs.create(new, key_of(), lambda run: StoredResponse(500, {}))
@@ -437,7 +438,7 @@ def test_a_repeated_request_gets_the_first_answer(farm: Farm):
 
 def test_a_key_with_another_body_is_refused(farm: Farm):
     board = some_board(farm)
-    new = NewRun(board.id, "vgg16/0", "me", {})
+    new = NewRun(board.id, "vgg16/0", "me", {}, **UNBOUNDED)
     farm.runs.create(new, key_of())
     with pytest.raises(IdempotencyKeyReused, match="another request"):
         farm.runs.create(new, key_of("1"))
@@ -451,8 +452,8 @@ def test_a_key_with_another_body_is_refused(farm: Farm):
 def test_a_refused_request_does_not_use_its_key_up(farm: Farm):
     board = some_board(farm)
     with pytest.raises(AbsentError):
-        farm.runs.create(NewRun("dev_none", "x", "me", {}), key_of())
-    assert not farm.runs.create(NewRun(board.id, "x", "me", {}), key_of()).repeated
+        farm.runs.create(NewRun("dev_none", "x", "me", {}, **UNBOUNDED), key_of())
+    assert not farm.runs.create(NewRun(board.id, "x", "me", {}, **UNBOUNDED), key_of()).repeated
 
 
 def test_answers_to_other_requests_are_kept_too(farm: Farm):
