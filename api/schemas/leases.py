@@ -87,7 +87,8 @@ class TimedDetail(Open):
 class TimedOutcome(Open):
     """The candidate ran and was right; trials are nanoseconds on the device, in order, summed over
     the launches. Nothing takes no time. Spans are first start to last end of the same trials; an
-    older agent sends none."""
+    older agent sends none. Together they take no longer than the attempt may. Of more than 1,000,
+    that many are kept, evenly spread."""
 
     kind: Literal["timed"]
     detail: TimedDetail

@@ -49,7 +49,7 @@ from db.farm.tables import BoardRow, JobRow, RunBoardRow, RunRow, RunStudyRow, S
 from db.tables import DeviceRow, MeasurementRow, StudyRow
 from db.transactions import Transactions
 from mapper.errors import InputError, LimitError, Problem
-from mapper.measurement import OUTCOME_KINDS
+from mapper.measurement import OUTCOME_KINDS, in_brief
 
 _OPEN = (RunState.QUEUED, RunState.RUNNING, RunState.PAUSED)
 MOST_SECONDS = 366 * 86_400.0
@@ -215,7 +215,8 @@ class Runs:
             return _studies(session, run_id)
 
     def history(self, run_id: str) -> RunHistory:
-        """What a strategy needs to propose: everything that the run has measured or queued."""
+        """What a strategy needs to propose: everything that the run has measured or queued, each
+        outcome in brief (:func:`mapper.measurement.in_brief`)."""
         with self._transactions.read() as session:
             row = session.get(RunRow, run_id)
             if row is None:
@@ -234,7 +235,7 @@ class Runs:
                 .order_by(MeasurementRow.id)
             )
             outcomes = {
-                (study_id, candidate_id): decode_outcome(kind, detail, trials, spans)
+                (study_id, candidate_id): in_brief(decode_outcome(kind, detail, trials, spans))
                 for study_id, candidate_id, kind, detail, trials, spans in measured
             }
             waiting: set[tuple[int, str]] = set()

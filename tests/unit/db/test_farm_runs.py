@@ -15,7 +15,7 @@ from db.farm.records import IdempotencyKey, Keyset, StoredResponse
 from db.farm.run_records import NewRun, ProposedCandidate, Run
 from db.farm.states import RUN_STEPS, EventKind, JobKind, JobState, RunState, require_step
 from mapper.errors import InputError
-from mapper.measurement import Crash, Timed
+from mapper.measurement import Crash, Timed, in_brief
 from tests.unit.db.farm_values import (
     FACTS,
     SOURCE_HASH,
@@ -386,7 +386,7 @@ def test_history_is_what_a_strategy_needs(farm: Farm, clock: Clock):
     assert (study.variant, study.mode, study.seed) == ("direct", "strict", 1)
     assert study.device.facts == FACTS
     assert history.strategy_state == {"drawn": 1}
-    measured = {(study.study_id, some_candidate(0).id): timed(5_000)}
+    measured = {(study.study_id, some_candidate(0).id): in_brief(timed(5_000))}
     assert history.measured == measured
     assert history.lost_candidates == {(study.study_id, some_candidate(1).id)}
     assert history.open_candidates == {(study.study_id, some_candidate(2).id)}
