@@ -69,7 +69,8 @@ class HeartbeatRequest(Open):
 
 
 class HeartbeatAnswer(BaseModel):
-    """Until when the lease is held; with `cancel` nobody wants the result any more."""
+    """For how long the lease is held; with `cancel` nobody wants the result any more, and the lease
+    ends when it would have without this call."""
 
     lease_s: float
     cancel: bool

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from db.farm.states import JobKind
 
 #: In a job's payload: seconds after which its candidate is killed.
 TIMEOUT_S = "timeout_s"
@@ -17,6 +20,14 @@ _MOST_TIMEOUT_S = 86_400.0
 def attempt_s(payload: Mapping[str, Any]) -> float:
     """Seconds that an attempt at a ``measure`` job may take in all."""
     return whole_s(payload.get(TIMEOUT_S))
+
+
+def attempt_end(kind: str, timeout_s: float | None, claimed_at: datetime) -> datetime:
+    """When an attempt is over, however often it is said to go on. Only what boards do has an end
+    by the clock; solver workers are one's own, and their children have limits."""
+    if kind != JobKind.MEASURE:
+        return datetime.max.replace(tzinfo=UTC)
+    return claimed_at + timedelta(seconds=whole_s(timeout_s))
 
 
 def whole_s(timeout_s: float | None) -> float:
