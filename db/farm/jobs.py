@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, literal, select, update
+from sqlalchemy import Connection, func, insert, literal, select, update
 from sqlalchemy.orm import Session
 
 from db.farm.checking import (
@@ -27,7 +27,7 @@ from db.farm.checking import (
     shown_text,
 )
 from db.farm.credentials import secret_hash
-from db.farm.deadlines import TIMEOUT_S, attempt_end
+from db.farm.deadlines import FETCH_S, TIMEOUT_S, attempt_end
 from db.farm.errors import ConflictError, StaleLease, absent
 from db.farm.idempotency import Responder, once
 from db.farm.identifiers import JOB_PREFIX, new_identifier
@@ -325,6 +325,8 @@ class Jobs:
         beat = {
             "job": lease.job_id, "number": lease.attempt, "until": until, "board": board_id,
             "token_hash": secret_hash(lease.token), "new_stage": shown,
+            # Whatever its candidate may take, such an attempt has as much left.
+            "young": until - timedelta(seconds=FETCH_S),
         }  # fmt: skip
         if self._transactions.writes_at_once:
             with self._transactions.look() as connection:
@@ -498,7 +500,7 @@ def _job(session: Session, job_id: str, now: datetime) -> Job:
 
 
 def _kept(
-    connection: Connection | Session, kept: Row[Any], beat: Mapping[str, Any], now: datetime
+    connection: Connection | Session, kept: Any, beat: Mapping[str, Any], now: datetime
 ) -> Heartbeat:
     """The answer to a heartbeat that found its lease, which ends with its attempt at the latest."""
     end = attempt_end(kept.kind, kept.timeout_s, kept.claimed_at)

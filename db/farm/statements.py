@@ -301,10 +301,16 @@ _unwanted = or_(
     exists().where(_runs.c.id == _job.run_id, _runs.c.state.in_(_ENDING)),
     exists().where(_board.id == _job.board_id, _board.state == BoardState.DISABLED),
 )
+_began = (
+    select(_attempt.claimed_at)
+    .where(_attempt.job_id == _job.id, _attempt.attempt == _job.attempt)
+    .scalar_subquery()
+)
 #: Keep a lease that is held: ``job``, ``number``, ``token_hash``, ``until``, ``new_stage``, and
 #: ``board``, whose job it must be unless that is None. It finds the end that the lease has now,
 #: which is the old one where nobody wants the result, the states that say so, and what bounds the
-#: attempt: when it began, and the seconds of the candidate (None where the payload has none).
+#: attempt: when it began, and the seconds of the candidate (None where the payload has none, and
+#: where it began since ``young``: a large payload is not read for every call).
 KEEP_LEASE = (
     update(_jobs)
     .where(
@@ -322,11 +328,8 @@ KEEP_LEASE = (
     .returning(
         _job.kind,
         _job.lease_until,
-        _job.payload[TIMEOUT_S].as_float().label("timeout_s"),
-        select(_attempt.claimed_at)
-        .where(_attempt.job_id == _job.id, _attempt.attempt == _job.attempt)
-        .scalar_subquery()
-        .label("claimed_at"),
+        _began.label("claimed_at"),
+        case((_began < bindparam("young"), _job.payload[TIMEOUT_S].as_float())).label("timeout_s"),
         select(_runs.c.state).where(_runs.c.id == _job.run_id).scalar_subquery().label("run_state"),
         select(_board.state)
         .where(_board.id == _job.board_id)

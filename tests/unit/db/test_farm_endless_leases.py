@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from db.farm.errors import ConflictError, StaleLease
 from db.farm.farm import Farm
-from db.farm.states import AttemptEnd, JobState, RunState
+from db.farm.states import AttemptEnd, JobKind, JobState, RunState
 from tests.unit.db.farm_values import (
     FACTS,
     Clock,
@@ -14,25 +16,33 @@ from tests.unit.db.farm_values import (
     finish,
     propose,
     some_board,
+    some_proposal,
     some_run,
     timed,
 )
 
-#: Of a payload that says nothing of its candidate: 60 s, and 300 to fetch things.
-ATTEMPT_S = 360
 
-
-def test_an_attempt_ends_however_often_its_board_calls(farm: Farm, clock: Clock) -> None:
+@pytest.mark.parametrize(
+    ("payload", "attempt_s"), [({}, 360), ({"timeout_s": 6}, 306), ({"timeout_s": 600.0}, 900)]
+)
+def test_an_attempt_ends_however_often_its_board_calls(
+    farm: Farm, clock: Clock, payload: dict[str, float], attempt_s: int
+) -> None:
+    """After its candidate's time, 60 s where that is not said, and 300 to fetch things."""
     board = some_board(farm)
     run = some_run(farm, board)
-    propose(farm, [0])
+    proposing = farm.jobs.claim_work([JobKind.PROPOSE], "s", lease_s=30)
+    assert proposing is not None
+    proposal = some_proposal([0])
+    candidates = tuple(replace(one, payload=payload) for one in proposal.candidates)
+    farm.results.finish_propose(proposing.lease, replace(proposal, candidates=candidates))
     claimed = claim(farm, board, lease_s=10)
     began = clock()
     while not (beat := farm.jobs.heartbeat(claimed.lease, lease_s=30)).cancel:
-        assert (beat.lease_until - began).total_seconds() <= ATTEMPT_S
+        assert (beat.lease_until - began).total_seconds() <= attempt_s
         clock.advance(9)
         farm.jobs.expire()
-    assert (clock() - began).total_seconds() == ATTEMPT_S
+    assert (clock() - began).total_seconds() == attempt_s
     clock.advance(1)
     assert farm.jobs.heartbeat(claimed.lease, lease_s=30).cancel
     assert farm.jobs.expire().expired == (claimed.job.id,)
