@@ -393,6 +393,21 @@ def test_history_is_what_a_strategy_needs(farm: Farm, clock: Clock):
     assert history.run == farm.runs.run(run.id)
 
 
+def test_a_long_history_is_read_piece_by_piece(farm: Farm, monkeypatch: pytest.MonkeyPatch):
+    board = some_board(farm)
+    run = some_run(farm, board, low_water=1)
+    propose(farm, range(5))
+    for time_ns in (5_000, 4_000, 3_000, 2_000, 1_000):
+        finish(farm, claim(farm, board), time_ns)
+    whole = farm.runs.history(run.id).measured
+    for at_once in (1, 2, 5):
+        monkeypatch.setattr("db.farm.runs._AT_ONCE", at_once)
+        assert list(farm.runs.history(run.id).measured.items()) == list(whole.items())
+    assert [outcome.time_ms for outcome in whole.values() if isinstance(outcome, Timed)] == [
+        0.005, 0.004, 0.003, 0.002, 0.001,
+    ]  # fmt: skip
+
+
 def test_pages_of_runs_neither_skip_nor_repeat(farm: Farm, clock: Clock):
     board, other = some_board(farm), some_board(farm, "other")
     runs: list[Run] = []
