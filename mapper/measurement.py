@@ -16,7 +16,7 @@ each other without events.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, assert_never
 
@@ -154,6 +154,44 @@ def outcome_detail(outcome: Outcome) -> dict[str, Any]:
             return {"exit_code": outcome.exit_code, "message": outcome.message}
         case _:
             assert_never(outcome)
+
+
+def in_brief(outcome: Outcome, most_text: int = 200) -> Outcome:
+    """The outcome for whoever looks at its times alone: the one or two trials and spans in the
+    middle, which have the same medians, no facts, and the beginning of what was said."""
+    match outcome:
+        case Timed():
+            return replace(
+                outcome,
+                trials_ns=_middle(outcome.trials_ns),
+                spans_ns=_middle(outcome.spans_ns),
+                facts={},
+            )
+        case Wrong() | CompileError() | ResourceError() | Crash():
+            return replace(outcome, message=outcome.message[:most_text])
+        case Timeout():
+            return outcome
+        case _:
+            assert_never(outcome)
+
+
+def thinned(outcome: Outcome, most_trials: int) -> Outcome:
+    """The outcome with that many trials at most, spread evenly over them in their order, and the
+    spans of the same."""
+    if not isinstance(outcome, Timed) or len(outcome.trials_ns) <= most_trials:
+        return outcome
+    number = len(outcome.trials_ns)
+    kept = [place * number // most_trials for place in range(most_trials)]
+    return replace(
+        outcome,
+        trials_ns=tuple(outcome.trials_ns[place] for place in kept),
+        spans_ns=tuple(outcome.spans_ns[place] for place in kept) if outcome.spans_ns else (),
+    )
+
+
+def _middle(times_ns: tuple[int, ...]) -> tuple[int, ...]:
+    ordered, half = sorted(times_ns), len(times_ns) // 2
+    return tuple(ordered[half : half + 1] if len(ordered) % 2 else ordered[half - 1 : half + 1])
 
 
 def _by_name(value: float) -> float | str:

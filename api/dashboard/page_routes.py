@@ -67,13 +67,26 @@ def refused(request: Request, error: ProblemError) -> Response:
     return error_page(request, error)
 
 
+class CostlyPageRoute(PageRoute):
+    """A page whose form makes work for solvers: each token may send it so often only."""
+
+    is_costly = True
+
+
 class PageRouter:
     """Collects the pages of one part of the dashboard; each says who reaches it."""
 
     def __init__(self) -> None:
         self.router = APIRouter()
 
-    def _add(self, method: str, path: str, access: Access, **more: Any) -> Any:
+    def _add(
+        self,
+        method: str,
+        path: str,
+        access: Access,
+        kind: type[PageRoute] = PageRoute,
+        **more: Any,
+    ) -> Any:
         def add(endpoint: Endpoint) -> Endpoint:
             self.router.add_api_route(
                 path,
@@ -81,7 +94,7 @@ class PageRouter:
                 methods=[method],
                 response_model=None,
                 include_in_schema=False,
-                route_class_override=PageRoute,
+                route_class_override=kind,
                 openapi_extra={ACCESS_KEY: access.value},
                 **more,
             )
@@ -93,6 +106,9 @@ class PageRouter:
         """A page."""
         return self._add("GET", path, access)
 
-    def post(self, path: str, access: Access = Access.USER) -> Callable[[Endpoint], Endpoint]:
-        """What a form is sent to; with the cookie it is taken from this origin alone."""
-        return self._add("POST", path, access)
+    def post(
+        self, path: str, access: Access = Access.USER, *, is_costly: bool = False
+    ) -> Callable[[Endpoint], Endpoint]:
+        """What a form is sent to; with the cookie it is taken from this origin alone.
+        ``is_costly``: it makes work for solvers, and counts as a request for them."""
+        return self._add("POST", path, access, CostlyPageRoute if is_costly else PageRoute)

@@ -137,7 +137,7 @@ async def release_device(
 async def disable_device(
     device_id: DevicePath, body: StateRequest, services: ServicesOf, principal: PrincipalOf
 ) -> DeviceDocument:
-    """New runs on it are refused until it is enabled."""
+    """New runs on it are refused until it is enabled; what it measures is queued again at once."""
     boards = services.farm.boards
     found = await services.database(boards.disable, device_id, body.reason, by=principal.id)
     return DeviceDocument.of(found)

@@ -29,6 +29,7 @@ from api.schemas.leases import (
 )
 from api.services import PrincipalOf, Services, ServicesOf
 from db.farm.boards import AGENT
+from db.farm.deadlines import attempt_s
 from db.farm.job_records import Claim, Finished, Lease
 from mapper.measurement import Outcome, outcome_kind
 
@@ -36,9 +37,6 @@ routes = GuardedRouter("boards")
 
 FIRST_LEASE_S = 10.0
 LEASE_S = 30.0
-#: What a job may take beside its candidate's own time: fetching arrays over a slow line.
-FETCH_S = 300.0
-DEFAULT_TIMEOUT_S = 60.0
 
 DevicePath = Annotated[str, Path(pattern="^dev_[0-9a-z]{26}$")]
 JobPath = Annotated[str, Path(pattern="^job_[0-9a-z]{26}$")]
@@ -81,13 +79,12 @@ async def lease_job(
         return Response(status_code=204)
     services.metrics.leases.inc()
     payload: dict[str, Any] = claim.job.payload
-    timeout_s = payload.get("timeout_s", DEFAULT_TIMEOUT_S)
     answer = {
         "job": claim.job.id,
         "attempt": claim.lease.attempt,
         "lease_token": claim.lease.token,
         "lease_s": claim.lease_s,
-        "deadline_s": float(timeout_s) + FETCH_S,
+        "deadline_s": attempt_s(payload),
         "payload": payload,
     }
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})

@@ -10,7 +10,7 @@ from fastapi import Header, Path, Query, Request
 from pydantic import StringConstraints
 from starlette.responses import JSONResponse, Response
 
-from api.auth import Access, Principal
+from api.auth import Access, Principal, Role
 from api.events import nothing_more, run_events
 from api.paging import DEFAULT_PAGE, Limit, RunCursor, decode_keyset, encode_keyset
 from api.problems import ProblemError
@@ -57,6 +57,11 @@ async def create_run(
     idempotency_key: IdempotencyHeader = None,
 ) -> Response:
     """Its candidates are measured by the device as soon as it asks for work."""
+    if body.priority > 0 and principal.role is not Role.ADMIN:
+        problem = Problem(
+            "/priority", "only admins put a run before those of others", str(body.priority), "0"
+        )
+        raise ProblemError("forbidden", problem.message, [problem])
     subject, label = await _checked_subject(services, body)
     new = NewRun(
         board_id=body.device,

@@ -95,7 +95,13 @@ class RunRequest(Strict):
     )
     budget: Budget = Budget(candidates=DEFAULT_CANDIDATES)
     label: Label | None = Field(default=None, description="The subject's name unless given")
-    priority: Whole = Field(default=0, ge=-100, le=100)
+    priority: Whole = Field(
+        default=0,
+        ge=-100,
+        le=100,
+        description="Runs of one priority take turns by their owners; higher ones come before all "
+        "of these, so that only admins ask for more than 0. Below 0: after the runs of others",
+    )
     low_water: Whole = Field(
         default=4, ge=1, le=1_000, description="More are proposed when fewer wait"
     )

@@ -69,7 +69,8 @@ class HeartbeatRequest(Open):
 
 
 class HeartbeatAnswer(BaseModel):
-    """Until when the lease is held; with `cancel` nobody wants the result any more."""
+    """For how long the lease is held; with `cancel` nobody wants the result any more, and the lease
+    ends when it would have without this call."""
 
     lease_s: float
     cancel: bool
@@ -87,7 +88,8 @@ class TimedDetail(Open):
 class TimedOutcome(Open):
     """The candidate ran and was right; trials are nanoseconds on the device, in order, summed over
     the launches. Nothing takes no time. Spans are first start to last end of the same trials; an
-    older agent sends none."""
+    older agent sends none. Together they take no longer than the attempt may. Of more than 1,000,
+    that many are kept, evenly spread."""
 
     kind: Literal["timed"]
     detail: TimedDetail

@@ -117,7 +117,10 @@ class Injector:
 
         def one(number: int) -> Planned | None:
             board_id = boards[number % len(boards)]
-            new = NewRun(board_id, self._label, OWNER, {}, budget_candidates=each)
+            new = NewRun(
+                board_id, self._label, OWNER, {}, budget_candidates=each,
+                most_open=1_000_000, most_candidates=10**9,
+            )  # fmt: skip
             for _ in range(_RUNS):
                 run = self.farm.runs.create(new).value
                 claim = self._claimed(self.farm.jobs.of_run(run.id)[0].id)

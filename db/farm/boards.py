@@ -18,7 +18,7 @@ from db.farm.checking import (
     shown_text,
 )
 from db.farm.errors import ConflictError, absent
-from db.farm.leases import lock_board
+from db.farm.leases import lock_board, take_from_board
 from db.farm.lifecycle import add_event
 from db.farm.paging import before
 from db.farm.presence import HISTORY_EVERY_S, HISTORY_KEPT, Presence
@@ -169,9 +169,11 @@ class Boards:
             return self._set_state(session, row, BoardState.ACTIVE, "", by)
 
     def disable(self, board_id: str, reason: str, *, by: str) -> Board:
-        """Take the board out of service until :meth:`enable`; new runs on it are refused."""
+        """Take the board out of service until :meth:`enable`; new runs on it are refused, and what
+        it is measuring is queued again: its result is not wanted."""
         with self._transactions.write() as session:
             row = lock_board(session, board_id)
+            take_from_board(session, board_id, self._now(), "the board was disabled")
             return self._set_state(session, row, BoardState.DISABLED, reason, by)
 
     def enable(self, board_id: str, *, by: str) -> Board:

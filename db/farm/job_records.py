@@ -86,7 +86,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The answer to a heartbeat; ``cancel``: the run is ending, the work may be dropped."""
+    """The answer to a heartbeat; ``cancel``: nobody wants the work any more, and its lease
+    ends when it would have."""
 
     lease_until: datetime
     cancel: bool

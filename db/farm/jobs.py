@@ -9,10 +9,11 @@ fenced by the attempt's own token.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import func, insert, literal, select, update
+from sqlalchemy import Connection, func, insert, literal, select, update
 from sqlalchemy.orm import Session
 
 from db.farm.checking import (
@@ -26,6 +27,7 @@ from db.farm.checking import (
     shown_text,
 )
 from db.farm.credentials import secret_hash
+from db.farm.deadlines import FETCH_S, TIMEOUT_S, attempt_end
 from db.farm.errors import ConflictError, StaleLease, absent
 from db.farm.idempotency import Responder, once
 from db.farm.identifiers import JOB_PREFIX, new_identifier
@@ -62,6 +64,7 @@ from db.farm.records import IdempotencyKey
 from db.farm.rows import attempt_of, job_of
 from db.farm.run_records import Accepted
 from db.farm.statements import (
+    CUT_LEASE,
     KEEP_LEASE,
     KEEP_LEASE_AT_ONCE,
     LOCK_BOARD,
@@ -310,38 +313,47 @@ class Jobs:
         """Keep a lease for ``lease_s`` more seconds from now.
 
         A lease that ran out is taken back if nobody has claimed the job since. ``cancel`` in
-        the answer: the run is ending, or the board is disabled. Raises ``StaleLease`` and
+        the answer: the run is ending, the board is disabled, or the attempt has taken all the time
+        that it may (:mod:`db.farm.deadlines`). Such a lease is neither kept nor taken back: it
+        ends when it would have, whatever its board says. Raises ``StaleLease`` and
         ``AbsentError``, also for a job that is not of ``board_id``, where that is given.
         """
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
         shown = shown_text(stage, 200)
-        until = self._now() + timedelta(seconds=lease_s)
+        now = self._now()
+        until = now + timedelta(seconds=lease_s)
         beat = {
             "job": lease.job_id, "number": lease.attempt, "until": until, "board": board_id,
             "token_hash": secret_hash(lease.token), "new_stage": shown,
+            # Whatever its candidate may take, such an attempt has as much left.
+            "young": until - timedelta(seconds=FETCH_S),
         }  # fmt: skip
         if self._transactions.writes_at_once:
             with self._transactions.look() as connection:
                 kept = connection.execute(KEEP_LEASE_AT_ONCE, beat).one_or_none()
-            if kept is not None:
-                return Heartbeat(until, _is_unwanted(kept.run_state, kept.board_state))
+                if kept is not None:
+                    return _kept(connection, kept, beat, now)
         # One that a crash of the database forgets ends a lease early, which loses no job.
         with self._transactions.write(durable=False) as session:
             kept = session.execute(KEEP_LEASE, beat).one_or_none()
             if kept is not None:
-                return Heartbeat(until, _is_unwanted(kept.run_state, kept.board_state))
+                return _kept(session, kept, beat, now)
             may_lease = _lock_board_of_lapsed(session, lease, board_id)
             job = lock_job(session, lease.job_id)
             require_newest(job, lease)
-            if job.state != JobState.LEASED:
-                attempt = session.get_one(JobAttemptRow, (job.id, job.attempt))
-                if attempt.ending != AttemptEnd.EXPIRED or not may_lease:
-                    raise _no_longer_held(job)
-                attempt.ending, attempt.ended_at, attempt.reason = None, None, ""
-            job.state, job.lease_until, job.stage = JobState.LEASED, until, shown
+            attempt = session.get_one(JobAttemptRow, (job.id, job.attempt))
+            lapsed = job.state != JobState.LEASED
+            if lapsed and (attempt.ending != AttemptEnd.EXPIRED or not may_lease):
+                raise _no_longer_held(job)
             run_state = session.scalar(select(RunRow.state).where(RunRow.id == job.run_id))
             board_state = session.scalar(select(BoardRow.state).where(BoardRow.id == job.board_id))
-            return Heartbeat(until, _is_unwanted(run_state, board_state))
+            end = attempt_end(job.kind, job.payload.get(TIMEOUT_S), attempt.claimed_at)
+            if now >= end or _is_unwanted(run_state, board_state):
+                return Heartbeat(job.lease_until or now, cancel=True)
+            attempt.ending, attempt.ended_at, attempt.reason = None, None, ""
+            until = min(until, end)
+            job.state, job.lease_until, job.stage = JobState.LEASED, until, shown
+            return Heartbeat(until, cancel=False)
 
     def fail(
         self,
@@ -485,6 +497,21 @@ def _job(session: Session, job_id: str, now: datetime) -> Job:
     if row is None:
         raise absent("job", job_id)
     return job_of(row)
+
+
+def _kept(
+    connection: Connection | Session, kept: Any, beat: Mapping[str, Any], now: datetime
+) -> Heartbeat:
+    """The answer to a heartbeat that found its lease, which ends with its attempt at the latest."""
+    end = attempt_end(kept.kind, kept.timeout_s, kept.claimed_at)
+    if kept.lease_until > end:
+        connection.execute(CUT_LEASE, {**_fence(beat), "end": end})
+    cancel = now >= end or _is_unwanted(kept.run_state, kept.board_state)
+    return Heartbeat(min(kept.lease_until, end), cancel)
+
+
+def _fence(beat: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: beat[name] for name in ("job", "number", "token_hash")}
 
 
 def _is_unwanted(run_state: str | None, board_state: str | None) -> bool:

@@ -193,8 +193,33 @@ def clear_the_way(session: Session, which: ColumnElement[bool], now: datetime, m
         _retire(session, lock_job(session, job_id), runs, now)
 
 
+def take_from_board(session: Session, board_id: str, now: datetime, reason: str) -> None:
+    """Put what the board holds back into the queue, whatever its lease says; the caller holds the
+    board."""
+    held = session.execute(
+        select(JobRow.id, JobRow.run_id).where(
+            JobRow.board_id == board_id, JobRow.state == JobState.LEASED
+        )
+    ).all()
+    if not held:
+        return
+    runs = lock_runs(session, (run_id for _, run_id in held))
+    ids = [job_id for job_id, _ in held]
+    session.execute(
+        update(JobRow)
+        .where(JobRow.id.in_(ids), JobRow.state == JobState.LEASED, JobRow.board_id == board_id)
+        .values(lease_until=now - timedelta(microseconds=1)),
+        execution_options={"synchronize_session": False},
+    )
+    expire(session, ids, runs, now, reason)
+
+
 def expire(
-    session: Session, job_ids: Iterable[str], runs: dict[str, RunRow], now: datetime
+    session: Session,
+    job_ids: Iterable[str],
+    runs: dict[str, RunRow],
+    now: datetime,
+    reason: str = "no sign of life before the lease's end",
 ) -> list[str]:
     """Put those whose lease has run out back into the queue; the caller holds their runs.
 
@@ -213,7 +238,7 @@ def expire(
     ).all()
     of_run: defaultdict[str, list[JobRow]] = defaultdict(list)
     for job in sorted(rows, key=lambda job: job.id):
-        end_attempt(session, job, AttemptEnd.EXPIRED, now, "no sign of life before the lease's end")
+        end_attempt(session, job, AttemptEnd.EXPIRED, now, reason)
         if job.run_id is not None:
             of_run[job.run_id].append(job)
     for run_id, jobs in sorted(of_run.items()):

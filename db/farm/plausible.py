@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from db.farm.deadlines import attempt_s
 from mapper.errors import InputError, Problem
 from mapper.measurement import Outcome, Timed
 
@@ -46,6 +47,14 @@ def require_possible(
         if longest > _MOST_SPREAD * shortest:
             found = f"{shortest} to {longest} ns"
             raise _impossible(name, "differ by more than a million times", found, "")
+        # Trials follow each other on one device, and the board was killed at its deadline.
+        if sum(times) > attempt_s(payload) * 1e9:
+            raise _impossible(
+                name,
+                "took longer than the whole attempt may",
+                f"{sum(times)} ns",
+                f"{attempt_s(payload):.0f} s or less",
+            )
     for trial, span in zip(outcome.trials_ns, outcome.spans_ns, strict=False):
         if span < _LEAST_SPAN * trial:
             raise _impossible(

@@ -25,7 +25,10 @@ from db.farm.turns import charge
 from db.tables import MeasurementRow
 from db.transactions import Transactions, insert_if_absent
 from mapper.errors import Problem, StoreError
-from mapper.measurement import Outcome
+from mapper.measurement import Outcome, thinned
+
+#: Trials that are kept of a measurement: of more, as many as that in their order.
+MOST_TRIALS = 1_000
 
 
 class Results:
@@ -106,10 +109,11 @@ class Results:
         the board's clock; it is moved to lie between claim and now. A measurement that comes
         while its run is being cancelled is kept. With ``board_id`` the job must be that board's,
         and ``ConflictError`` says that the board is disabled: what it finds is not wanted.
-        ``InputError`` for times that cannot be (:mod:`db.farm.plausible`).
+        ``InputError`` for times that cannot be (:mod:`db.farm.plausible`). Of many trials
+        :data:`MOST_TRIALS` are kept.
         """
         checked_json("facts", facts, MAX_FACTS_BYTES)
-        columns = encode_outcome(outcome)
+        columns = encode_outcome(thinned(outcome, MOST_TRIALS))
         checked_json("outcome", columns.detail, MAX_FACTS_BYTES)
         if started_at is not None:
             checked_time("started_at", started_at)

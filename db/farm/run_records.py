@@ -19,7 +19,8 @@ class NewRun:
 
     ``request`` is the API's JSON, handed to whoever proposes. A budget of neither candidates
     nor seconds lasts until the space is exhausted. A new ``propose`` job is added when fewer
-    than ``low_water`` measure jobs are open. Higher ``priority`` comes first, -100 to 100.
+    than ``low_water`` measure jobs are open. Higher ``priority`` comes first, -100 to 100, whoever
+    owns the others: whoever lets others make runs keeps what is above 0 from them.
 
     Candidates are made for ``board_id``. ``stand_ins`` are boards of the same profile that
     measure them too, whenever they have nothing of their own to do.
@@ -37,8 +38,8 @@ class NewRun:
     priority: int = 0
     low_water: int = 4
     stand_ins: tuple[str, ...] = ()
-    most_open: int = 1_000_000
-    most_candidates: int = 10**9
+    most_open: int = field(kw_only=True)
+    most_candidates: int = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

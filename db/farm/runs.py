@@ -49,10 +49,12 @@ from db.farm.tables import BoardRow, JobRow, RunBoardRow, RunRow, RunStudyRow, S
 from db.tables import DeviceRow, MeasurementRow, StudyRow
 from db.transactions import Transactions
 from mapper.errors import InputError, LimitError, Problem
-from mapper.measurement import OUTCOME_KINDS
+from mapper.measurement import OUTCOME_KINDS, Outcome, in_brief
 
 _OPEN = (RunState.QUEUED, RunState.RUNNING, RunState.PAUSED)
 MOST_SECONDS = 366 * 86_400.0
+#: Measurements whose trials are in memory at once.
+_AT_ONCE = 1_000
 MOST_LOW_WATER = 1_000
 MOST_PRIORITY = 100
 MOST_STAND_INS = 255
@@ -215,28 +217,14 @@ class Runs:
             return _studies(session, run_id)
 
     def history(self, run_id: str) -> RunHistory:
-        """What a strategy needs to propose: everything that the run has measured or queued."""
+        """What a strategy needs to propose: everything that the run has measured or queued, each
+        outcome in brief (:func:`mapper.measurement.in_brief`)."""
         with self._transactions.read() as session:
             row = session.get(RunRow, run_id)
             if row is None:
                 raise absent("run", run_id)
             studies = _studies(session, run_id)
-            measured = session.execute(
-                select(
-                    MeasurementRow.study_id,
-                    MeasurementRow.candidate_id,
-                    MeasurementRow.kind,
-                    MeasurementRow.detail,
-                    MeasurementRow.trials,
-                    MeasurementRow.spans,
-                )
-                .where(MeasurementRow.study_id.in_([study.study_id for study in studies]))
-                .order_by(MeasurementRow.id)
-            )
-            outcomes = {
-                (study_id, candidate_id): decode_outcome(kind, detail, trials, spans)
-                for study_id, candidate_id, kind, detail, trials, spans in measured
-            }
+            outcomes = _outcomes(session, [study.study_id for study in studies])
             waiting: set[tuple[int, str]] = set()
             lost: set[tuple[int, str]] = set()
             jobs = session.execute(
@@ -281,6 +269,31 @@ class Runs:
             if row is None:
                 raise absent("run", run_id)
             return tuple(earlier_best(session, row, of_a_study))
+
+
+def _outcomes(session: Session, study_ids: list[int]) -> dict[tuple[int, str], Outcome]:
+    """All of the studies in brief, oldest first. Trials are read of some at a time: together they
+    may be more than there is memory for."""
+    of_studies = select(MeasurementRow.id).where(MeasurementRow.study_id.in_(study_ids))
+    ids = session.scalars(of_studies.order_by(MeasurementRow.id)).all()
+    found: dict[tuple[int, str], Outcome] = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        rows = session.execute(
+            select(
+                MeasurementRow.study_id,
+                MeasurementRow.candidate_id,
+                MeasurementRow.kind,
+                MeasurementRow.detail,
+                MeasurementRow.trials,
+                MeasurementRow.spans,
+            )
+            .where(MeasurementRow.id.in_(ids[start : start + _AT_ONCE]))
+            .order_by(MeasurementRow.id)
+        )
+        for study_id, candidate_id, kind, detail, trials, spans in rows:
+            outcome = in_brief(decode_outcome(kind, detail, trials, spans))
+            found[study_id, candidate_id] = outcome
+    return found
 
 
 def _refuse_too_much(session: Session, new: NewRun) -> None:

@@ -18,18 +18,21 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     delete,
     exists,
     func,
     insert,
     literal_column,
+    or_,
     select,
     true,
     update,
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from db.farm.states import BoardState, JobKind, JobState
+from db.farm.deadlines import TIMEOUT_S
+from db.farm.states import BoardState, JobKind, JobState, RunState
 from db.farm.tables import (
     ArtifactChunkRow,
     ArtifactRow,
@@ -292,8 +295,22 @@ END_JOB = (
 )
 #: Both, where ``WITH`` writes as well: on PostgreSQL.
 END_JOB_AND_ATTEMPT = END_JOB.add_cte(END_ATTEMPT.cte("attempt"))
+_ENDING = [state for state in RunState if state.ended or state is RunState.CANCELLING]
+#: Nobody wants what comes of the job: its run is ending, or its board is disabled.
+_unwanted = or_(
+    exists().where(_runs.c.id == _job.run_id, _runs.c.state.in_(_ENDING)),
+    exists().where(_board.id == _job.board_id, _board.state == BoardState.DISABLED),
+)
+_began = (
+    select(_attempt.claimed_at)
+    .where(_attempt.job_id == _job.id, _attempt.attempt == _job.attempt)
+    .scalar_subquery()
+)
 #: Keep a lease that is held: ``job``, ``number``, ``token_hash``, ``until``, ``new_stage``, and
-#: ``board``, whose job it must be unless that is None. What it finds is the state of the job's run.
+#: ``board``, whose job it must be unless that is None. It finds the end that the lease has now,
+#: which is the old one where nobody wants the result, the states that say so, and what bounds the
+#: attempt: when it began, and the seconds of the candidate (None where the payload has none, and
+#: where it began since ``young``: a large payload is not read for every call).
 KEEP_LEASE = (
     update(_jobs)
     .where(
@@ -304,8 +321,15 @@ KEEP_LEASE = (
         bindparam("board", type_=Text).is_(None)
         | (_job.board_id == bindparam("board", type_=Text)),
     )
-    .values(lease_until=bindparam("until"), stage=bindparam("new_stage"))
+    .values(
+        lease_until=case((_unwanted, _job.lease_until), else_=bindparam("until")),
+        stage=bindparam("new_stage"),
+    )
     .returning(
+        _job.kind,
+        _job.lease_until,
+        _began.label("claimed_at"),
+        case((_began < bindparam("young"), _job.payload[TIMEOUT_S].as_float())).label("timeout_s"),
         select(_runs.c.state).where(_runs.c.id == _job.run_id).scalar_subquery().label("run_state"),
         select(_board.state)
         .where(_board.id == _job.board_id)
@@ -314,7 +338,19 @@ KEEP_LEASE = (
     )
 )
 
-#: The same as a transaction of its own, on PostgreSQL.
+#: ``job``, ``number``, ``token_hash``, ``end``: a lease that was kept ends then at the latest.
+CUT_LEASE = (
+    update(_jobs)
+    .where(
+        _job.id == bindparam("job"),
+        _job.attempt == bindparam("number"),
+        _job.lease_hash == bindparam("token_hash"),
+        _job.state == _LEASED,
+        _job.lease_until > bindparam("end"),
+    )
+    .values(lease_until=bindparam("end"))
+)
+#: The same as KEEP_LEASE as a transaction of its own, on PostgreSQL.
 KEEP_LEASE_AT_ONCE = KEEP_LEASE.returning(_NEED_NOT_LAST)
 
 #: ``name``: what is known of an artifact; and with ``number``, a chunk of it.

@@ -2,7 +2,9 @@
 
 Start-time fair queueing: a new job's turn is that of the job which is first in its queue now, or
 the one after the last that its owner has there, whichever is later. So whoever comes anew is next
-after what has begun, and thousands of jobs of another wait their turns. Priority and turn are one
+after what has begun, and thousands of jobs of another wait their turns. Turns are those of one
+priority: a higher one comes before all of them, so that the API gives it to admins alone (a run of
+a user has 0, or less: it then waits for everybody). Priority and turn are one
 number, ``rank``, along which queues are read upwards. A job counts one turn, and one more for each
 second that it took: what waits of its owner is put back by these.
 """

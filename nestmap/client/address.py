@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from mapper.errors import InputError, Problem
+from mapper.plain_files import NotPlainFile, read_plain_file
 
 URL_VARIABLE = "NESTMAP_URL"
 TOKEN_VARIABLE = "NESTMAP_TOKEN"
@@ -81,8 +82,9 @@ def token_of(token: str | None = None, token_file: str | Path | None = None) -> 
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_TOKEN + 1).decode("ascii")
+        text = read_plain_file(path, _MOST_TOKEN).decode("ascii")
+    except NotPlainFile as error:
+        raise InputError(Problem("token-file", f"cannot be read: it {error}", str(path))) from None
     except OSError as error:
         why = f"cannot be read: {error.strerror}"
         raise InputError(Problem("token-file", why, str(path))) from None

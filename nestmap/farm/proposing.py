@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from api.solver_child import MAX_REQUEST_BYTES
 from api.solver_pool import SolverLimits, SolverPool
 from db.farm.farm import Farm
 from db.farm.job_records import Job
@@ -28,7 +29,7 @@ from db.farm.run_records import (
 )
 from db.records import CandidateRecord
 from mapper.errors import InputError, NestmapError, StoreError
-from mapper.measurement import Timed
+from mapper.measurement import Outcome, Timed
 from worker.measuring.wire import outcome_to_json
 
 #: A batch is at least as large as what may be waiting, so that what is told of it is complete.
@@ -38,6 +39,8 @@ _LEAST_CANDIDATES = 4
 #: of them again, in tens of milliseconds, before it proposes anything.
 MOST_EARLIER = 600
 MOST_OF_A_STUDY = 60
+#: Of a request, for what the pool adds: its number and the limits.
+_LIMITS_BYTES = 64 * 1024
 #: What a run starts from of each study of an earlier run of its subject.
 BEST_OF_A_STUDY = 8
 
@@ -70,9 +73,8 @@ async def propose(job: Job, farm: Farm, pool: SolverPool, limits: SolverLimits) 
     if board.profile is None and not board.facts:
         raise NotSeenError(f"device {board.id} has not called yet, so nothing is known of it")
     with tempfile.TemporaryDirectory(prefix="nestmap-propose-") as folder:
-        answer = await pool.ask_when_free(
-            propose_request(history, board, folder, earlier, best), limits
-        )
+        request = await asyncio.to_thread(propose_request, history, board, folder, earlier, best)
+        answer = await pool.ask_when_free(request, limits)
         return await asyncio.to_thread(_proposal, answer.items, answer.end, Path(folder))
 
 
@@ -84,31 +86,81 @@ def propose_request(
     best: Sequence[EarlierBest] = (),
 ) -> dict[str, Any]:
     """What a child is asked: all that the store knows of a run, of those ``earlier`` that it learns
-    from, and what was ``best`` in those of its subject."""
+    from, and what was ``best`` in those of its subject.
+
+    A request has an end (``MAX_REQUEST_BYTES``). Where a run has become too long for it, or boards
+    have told too much, the fastest and the newest outcomes are told, and the others are not.
+    """
     run = history.run
     state = history.strategy_state if isinstance(history.strategy_state, dict) else {}
     variant_of = _variants(history.studies, state)
     measured = [
-        [variant_of[study], candidate, outcome_to_json(outcome)]
+        ([variant_of[study], candidate, outcome_to_json(outcome)], outcome)
         for (study, candidate), outcome in history.measured.items()
         if study in variant_of
     ]
     lost = [[variant_of[s], c] for s, c in sorted(history.lost_candidates) if s in variant_of]
-    return {
+    told: dict[str, Any] = {"state": state, "best": [asdict(one) for one in best]}
+    request = {
         "kind": "propose",
         "run_id": run.id,
         "run": dict(run.request),
         "device": {"profile": _profile(board), "facts": _texts(board.facts)},
-        "history": {
-            "measured": measured,
-            "lost": lost,
-            "state": state,
-            "earlier": [_earlier(study) for study in earlier],
-            "best": [asdict(one) for one in best],
-        },
+        "history": told,
         "count": _count(history),
         "spool": spool,
     }
+    room = _Room(MAX_REQUEST_BYTES - _LIMITS_BYTES - _size(request))
+    told["earlier"] = room.first([_earlier(study) for study in earlier], share=4)
+    told["lost"] = room.first(lost, share=4)
+    told["measured"] = room.best_and_newest(measured)
+    return request
+
+
+class _Room:
+    """Bytes of a request that are left for what it tells of the past."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left = max(0, most_bytes)
+
+    def first(self, entries: list[Any], share: int) -> list[Any]:
+        """The first of the entries, as many as go into that part of what is left."""
+        most, used = self._left // share, 0
+        for number, entry in enumerate(entries):
+            size = _size(entry)
+            if used + size > most:
+                self._left -= used
+                return entries[:number]
+            used += size
+        self._left -= used
+        return entries
+
+    def best_and_newest(self, entries: list[tuple[list[Any], Outcome]]) -> list[Any]:
+        """Of entries, oldest first, all or else the fastest into half of what is left, and the
+        newest of the others; in their order."""
+        sizes = [_size(entry) for entry, _ in entries]
+        if sum(sizes) <= self._left:
+            return [entry for entry, _ in entries]
+        times = {n: o.time_ms for n, (_, o) in enumerate(entries) if isinstance(o, Timed)}
+        kept: set[int] = set()
+        used, half = 0, self._left // 2
+        for most, places in (
+            (half, sorted(times, key=lambda n: times[n])),
+            (self._left, range(len(entries) - 1, -1, -1)),
+        ):
+            for place in places:
+                if place in kept:
+                    continue
+                if used + sizes[place] > most:
+                    break
+                kept.add(place)
+                used += sizes[place]
+        return [entries[place][0] for place in sorted(kept)]
+
+
+def _size(value: Any) -> int:
+    """Bytes of a value in a request, with what stands between it and the next."""
+    return len(json.dumps(value)) + 2
 
 
 def _earlier(study: EarlierStudy) -> dict[str, Any]:

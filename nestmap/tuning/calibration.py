@@ -40,6 +40,7 @@ from mapper.pipeline import (
     generate_kernels,
     subject_of_layer,
 )
+from mapper.plain_files import read_plain_file
 from nestmap.tuning.events import Listener, silent
 from nestmap.tuning.policy import device_identity
 from nestmap.tuning.run import Budget, subject_json, tune
@@ -107,7 +108,7 @@ class Calibration:
 def read_constants(path: Path) -> DeviceConstants:
     """The constants in a file of :meth:`Calibration.to_json`; InputError for anything else."""
     try:
-        value: Any = json.loads(path.read_bytes()[: MAX_CONSTANTS_BYTES + 1])
+        value: Any = json.loads(read_plain_file(path, MAX_CONSTANTS_BYTES))
         if not isinstance(value, dict) or value.get("schema") != SCHEMA:
             raise ValueError("another schema")
         return DeviceConstants.from_json(dict(value["constants"]))

@@ -38,7 +38,12 @@ def write_run(store: Path, points: int, seed: int = 0, failures: int = 0) -> str
     with Farm.open(store) as farm:
         board = farm.boards.find("synthetic") or farm.boards.add("synthetic").board
         new = NewRun(
-            board.id, f"{points} synthetic kernels", "tests", {"subject": {"name": "vgg16/7"}}
+            board.id,
+            f"{points} synthetic kernels",
+            "tests",
+            {"subject": {"name": "vgg16/7"}},
+            most_open=1_000,
+            most_candidates=10**9,
         )
         run_id = farm.runs.create(new).value.id
         device = farm.store.add_device("synthetic device", {"points": points})

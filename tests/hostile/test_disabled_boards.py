@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from db.farm.states import JobState
 from tests.unit.api.conftest import Service
 from tests.unit.api.farm_data import new_run, propose
 
@@ -40,11 +41,14 @@ def test_a_disabled_board_is_told_to_stop_and_its_result_is_refused(service: Ser
     path = f"/v1/jobs/{claim['job']}"
     assert service.device.post(f"{path}/heartbeat", json=held).json()["cancel"] is False
     service.farm.boards.disable(service.device_id, "in the wrong hands", by="admin")
+    assert service.farm.jobs.job(claim["job"]).state is JobState.QUEUED
     assert service.device.post(f"{path}/heartbeat", json=held).json()["cancel"] is True
     result = {**held, "outcome": TIMED, "facts": {}, "started_at": "2026-11-21T10:00:00Z"}
     refused = service.device.post(f"{path}/result", json=result)
     assert refused.status_code == 409 and "disabled" in refused.text
     assert service.user.get("/v1/measurements").json()["items"] == []
+    # However often it calls, the job is not the board's again.
+    assert service.farm.jobs.job(claim["job"]).state is JobState.QUEUED
     # The job is nobody's yet: it waits for the board, or for another of its run.
     assert service.device.post(f"{path}/release", json=held).json()["state"] == "queued"
 

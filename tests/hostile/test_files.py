@@ -12,11 +12,14 @@ from api.settings import Settings as ServiceSettings
 from db.engine import address_of
 from db.maintenance import back_up
 from db.store import Store
-from mapper.errors import InputError
+from mapper.errors import DeviceError, InputError
 from nestmap.cli.farm_options import option_or_environment
+from nestmap.client.address import token_of
 from nestmap.subjects import load_subject
+from nestmap.tuning import calibration
 from worker.agent.failures import AgentFailure
 from worker.agent.settings import secret
+from worker.executor import recordings
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +80,24 @@ def test_no_setting_is_read_from_what_is_no_plain_small_file(
     with pytest.raises(InputError) as caught:
         option_or_environment(None, "NESTMAP_TOKEN")
     assert caught.value.problems[0].path == "NESTMAP_TOKEN_FILE"
+
+
+def test_no_token_of_a_client_is_read_from_such_a_file(no_plain_file: Path):
+    with pytest.raises(InputError, match="cannot be read") as caught:
+        token_of(None, no_plain_file)
+    assert caught.value.problems[0].path == "token-file"
+
+
+def test_no_constants_and_no_recording_are_read_from_such_a_file(
+    no_plain_file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for module, name in ((calibration, "MAX_CONSTANTS_BYTES"), (recordings, "_LARGEST_FILE_BYTES")):
+        monkeypatch.setattr(module, name, 100_000)
+    why = "regular file|directory|more than 100000 bytes"
+    with pytest.raises(InputError, match=why):
+        calibration.read_constants(no_plain_file)
+    with pytest.raises(DeviceError, match=why):
+        recordings.open_recording(no_plain_file)
 
 
 def test_a_program_is_not_waited_for_at_a_pipe_in_a_folder(tmp_path: Path):

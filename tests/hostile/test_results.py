@@ -114,6 +114,26 @@ def test_every_reader_reads_every_result_that_is_accepted(service: Service, outc
         assert repr(there) == repr(stored)
 
 
+def test_of_very_many_trials_a_thousand_are_kept_with_their_spans(service: Service):
+    trials = [100 + place for place in range(2_000)]
+    spans = [2 * trial for trial in trials]
+    answer, run = send(
+        service, {"kind": "timed", "trials_ns": trials, "spans_ns": spans, "detail": DETAIL}
+    )
+    assert answer.status_code == 200
+    (item,) = service.user.get(f"/v1/measurements?run={run.id}").json()["items"]
+    assert item["trials_ns"] == trials[::2] and item["spans_ns"] == spans[::2]
+
+
+@pytest.mark.parametrize("field", ["trials_ns", "spans_ns"])
+def test_trials_that_took_longer_than_the_attempt_may_are_refused(service: Service, field: str):
+    long = {"trials_ns": [10**9], "spans_ns": [10**9], field: [306 * 10**9]}  # 5 s, and to fetch
+    answer, run = send(service, {"kind": "timed", "detail": DETAIL, **long})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == f"/outcome/{field}"
+    assert service.user.get(f"/v1/measurements?run={run.id}").json()["items"] == []
+
+
 @pytest.mark.parametrize(
     ("outcome", "field"),
     [

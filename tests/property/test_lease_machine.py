@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from db.farm.deadlines import DEFAULT_TIMEOUT_S, FETCH_S
 from db.farm.errors import ConflictError, StaleLease
 from db.farm.farm import Farm
 from db.farm.job_records import Claim, Lease, NewJob
@@ -43,6 +44,8 @@ from tests.unit.db.farm_values import (
 from tests.unit.db.postgres_server import INSTALL, NEEDS, running_server
 
 LEASE_S = 10.0
+ATTEMPT_S = DEFAULT_TIMEOUT_S + FETCH_S
+_NEVER = datetime.max.replace(tzinfo=UTC)
 RETRY_S = 5.0
 MOST_ATTEMPTS = 3
 BOARDS = 2
@@ -69,7 +72,8 @@ def farm_and_clock(
 @dataclass
 class ModelJob:
     """A job as the rules of leases have it. ``holder`` is the newest claim's lease while its
-    result would still be taken; ``ended_by_holder`` says that this claim ended by itself."""
+    result would still be taken; ``ended_by_holder`` says that this claim ended by itself; ``over``
+    is when a board's attempt has taken all the time that it may."""
 
     id: str
     run: int | None
@@ -77,6 +81,7 @@ class ModelJob:
     state: JobState = JobState.QUEUED
     attempt: int = 0
     until: float = 0.0
+    over: datetime = _NEVER
     not_before: float = 0.0
     held: bool = False
     holder: Lease | None = None
@@ -220,6 +225,8 @@ class LeaseMachine(RuleBasedStateMachine):
         assert claimed.lease.attempt == expected.attempt <= MOST_ATTEMPTS
         expected.state, expected.until = JobState.LEASED, self.now + LEASE_S
         expected.holder, expected.ended_by_holder = claimed.lease, False
+        if expected.run is not None:
+            expected.over = self.clock() + timedelta(seconds=ATTEMPT_S)
         self.leases.append(claimed.lease)
 
     def newest(self, lease: Lease) -> ModelJob | None:
@@ -267,12 +274,17 @@ class LeaseMachine(RuleBasedStateMachine):
         lapsed = job is not None and job.state is JobState.QUEUED and not job.ended_by_holder
         if job is not None and (job.state is JobState.LEASED or (lapsed and not busy)):
             beat = self.farm.jobs.heartbeat(lease, lease_s=LEASE_S)
-            job.state, job.until = JobState.LEASED, self.now + LEASE_S
             ending = job.run is not None and self.model_runs[job.run].state in (
                 RunState.CANCELLING,
                 RunState.CANCELLED,
             )
-            assert beat.cancel == ending
+            over = self.clock() >= job.over
+            assert beat.cancel == (ending or over)
+            until = min(self.now + LEASE_S, job.over.timestamp())
+            if not ending and not over:
+                job.state, job.until = JobState.LEASED, until
+            elif job.state is JobState.LEASED and not ending:
+                job.until = until  # no longer than the attempt may last
             return
         with pytest.raises(StaleLease):
             self.farm.jobs.heartbeat(lease, lease_s=LEASE_S)
@@ -333,7 +345,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     # What the sweeper, time and people do
 
-    @rule(seconds=st.sampled_from([0.5, 4.0, 6.0, 10.5, 60.0]))
+    @rule(seconds=st.sampled_from([0.5, 4.0, 6.0, 10.5, 60.0, ATTEMPT_S]))
     def time_passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
 

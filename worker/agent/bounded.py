@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -61,8 +62,17 @@ def identifier(value: dict[str, Any], name: str) -> str:
 
 
 def seconds(value: dict[str, Any], name: str, least: float, most: float) -> float:
-    """A field that is a time in seconds, brought into the bounds that make sense here."""
-    return min(max(float(field_of(value, name, (int, float))), least), most)
+    """A field that is a time in seconds, brought into the bounds that make sense here.
+
+    Raises NotAcceptable, for what is no finite number as well.
+    """
+    try:
+        found = float(field_of(value, name, (int, float)))
+    except OverflowError:
+        raise NotAcceptable(f"{name}: more than any number of seconds") from None
+    if not math.isfinite(found):  # 1e999 is read as infinity
+        raise NotAcceptable(f"{name}: {found} is no number of seconds")
+    return min(max(found, least), most)
 
 
 def is_sha256(text: object) -> bool:

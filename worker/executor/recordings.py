@@ -7,6 +7,7 @@ of several lines for a plan the last counts.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from typing import Any
 from mapper.device_profile import DeviceProfile
 from mapper.errors import DeviceError, Problem
 from mapper.measurement import Outcome
+from mapper.plain_files import read_plain_file
 from worker.devices.recorded import RecordedDevice
 from worker.measuring.measuring_child import profile_from_json
 from worker.measuring.wire import BadMessage, outcome_from_json, outcome_to_json
@@ -29,9 +31,7 @@ def open_recording(path: Path) -> RecordedDevice:
     outcomes: dict[str, Outcome] = {}
     number = 1
     try:
-        if path.stat().st_size > _LARGEST_FILE_BYTES:
-            raise ValueError(f"more than {_LARGEST_FILE_BYTES} bytes")
-        with path.open(encoding="utf-8") as file:
+        with io.BytesIO(read_plain_file(path, _LARGEST_FILE_BYTES)) as file:
             header = json.loads(file.readline())
             if header["schema"] != SCHEMA:
                 raise ValueError(f"schema {header['schema']!r}; allowed: {SCHEMA}")

@@ -24,6 +24,7 @@ from api.dashboard.views.schedules import legend
 from api.dashboard.views.sources import highlighted_lines
 from api.problems import ProblemError
 from api.services import PrincipalOf, Services, ServicesOf
+from api.settings import Settings
 from api.solver_pool import SolverProblem
 from api.solving import as_problem
 from db.farm.identifiers import BOARD_PREFIX
@@ -35,8 +36,6 @@ from mapper.profiles import profile_names
 routes = PageRouter()
 CandidatePath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 _MOST_BOARDS = 100
-#: Before the runs of a study: somebody waits for one candidate.
-_PRIORITY = 10
 
 
 @routes.get("/candidates/{candidate_id}")
@@ -111,7 +110,7 @@ async def _prediction(services: Services, candidate: Candidate) -> tuple[Any, st
     return prediction_view(answer.items, answer.end, timed.time_ms if timed else None), ""
 
 
-@routes.post("/candidates/{candidate_id}/re-measure")
+@routes.post("/candidates/{candidate_id}/re-measure", is_costly=True)
 async def measure_again(
     request: Request, candidate_id: CandidatePath, services: ServicesOf, principal: PrincipalOf
 ) -> Response:
@@ -123,13 +122,15 @@ async def measure_again(
     candidate = await load_candidate(services, candidate_id)
     if not candidate.has_mapping:
         raise ProblemError("invalid-input", "what was stored of this candidate is no mapping")
-    new = re_measurement(candidate, device, principal.id)
+    new = re_measurement(candidate, device, principal.id, services.settings)
     made = await services.database(services.farm.runs.create, new)
     services.sweeper.ring_work()
     return see_other(f"/candidates/{candidate_id}?run={made.value.id}")
 
 
-def re_measurement(candidate: Candidate, board_id: str, principal: str) -> NewRun:
+def re_measurement(
+    candidate: Candidate, board_id: str, principal: str, settings: Settings
+) -> NewRun:
     """A run whose space is this candidate: maps, parameters and local sizes are pinned."""
     subject, variant = candidate.subject()
     chosen = candidate.chosen
@@ -155,5 +156,6 @@ def re_measurement(candidate: Candidate, board_id: str, principal: str) -> NewRu
         principal=principal,
         request=wanted,
         budget_candidates=1,
-        priority=_PRIORITY,
+        most_open=settings.max_open_runs_each,
+        most_candidates=settings.max_candidates_each,
     )

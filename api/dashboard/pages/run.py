@@ -27,6 +27,7 @@ from api.problems import ProblemError, not_found
 from api.routes.runs import RunPath
 from api.routing import GuardedRouter
 from api.services import PrincipalOf, ServicesOf
+from api.settings import Settings
 from db.farm.farm import Farm
 from db.farm.fronts import StudiedPoint
 from db.farm.measurements import Improvement
@@ -116,7 +117,7 @@ def _command(request: Request, found: _RunPage) -> str:
     return baseline_commands(subject, missing, run.board_id, BASELINE_CANDIDATES, url)
 
 
-@routes.post("/runs/{run_id}/baselines")
+@routes.post("/runs/{run_id}/baselines", is_costly=True)
 async def measure_baseline(
     run_id: RunPath, request: Request, services: ServicesOf, principal: PrincipalOf
 ) -> Response:
@@ -129,13 +130,13 @@ async def measure_baseline(
         allowed = ", ".join(missing) or "there is none"
         problem = Problem("/variant", "no baseline that is missing", variant[:64], allowed)
         raise ProblemError("invalid-input", problem.message, [problem])
-    new = baseline_run(found.line.run, variant, principal.id)
+    new = baseline_run(found.line.run, variant, principal.id, services.settings)
     made = await services.database(services.farm.runs.create, new)
     services.sweeper.ring_work()
     return see_other(f"/runs/{made.value.id}")
 
 
-def baseline_run(run: Run, variant: str, principal: str) -> NewRun:
+def baseline_run(run: Run, variant: str, principal: str, settings: Settings) -> NewRun:
     """A run of the same layer in another variant, measured as the run was."""
     kept = ("subject", "mode", "protocol")
     asked = {name: run.request[name] for name in kept if name in run.request}
@@ -145,6 +146,8 @@ def baseline_run(run: Run, variant: str, principal: str) -> NewRun:
         principal=principal,
         request={**asked, "variants": [variant], "strategy": "auto", "seed": 0},
         budget_candidates=BASELINE_CANDIDATES,
+        most_open=settings.max_open_runs_each,
+        most_candidates=settings.max_candidates_each,
     )
 
 

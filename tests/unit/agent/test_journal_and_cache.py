@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -168,6 +169,14 @@ def test_lease_is_read_within_bounds() -> None:
 def test_json_of_others_is_bounded(text: bytes) -> None:
     with pytest.raises(NotAcceptable):
         read_object(text)
+
+
+@pytest.mark.parametrize("name", ["lease_s", "deadline_s"])
+@pytest.mark.parametrize("time", ["1" + "0" * 400, "-1" + "0" * 400, "1e999"])
+def test_times_beyond_all_numbers_are_refused_by_name(name: str, time: str) -> None:
+    answer = json.dumps({**LEASE, name: "here"}).replace('"here"', time)
+    with pytest.raises(NotAcceptable, match=name):
+        Lease.of(read_object(answer.encode()))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from db.canonical import canonical_json, content_hash
 from db.farm.farm import Farm
 from db.farm.run_records import (
@@ -18,13 +20,16 @@ from db.records import CandidateRecord
 from mapper.measurement import Outcome
 
 PROGRAM = '{"schema":"nestmap/program/1","kernels":[]}'
+#: As many runs and candidates as a test makes.
+UNBOUNDED: dict[str, Any] = {"most_open": 1_000_000, "most_candidates": 10**9}
 SOURCE = b"kernel void k() {}"
 DEVICE = DeviceState("PoCL", {"driver": "3.0"})
 
 
 def new_run(farm: Farm, board_id: str, label: str = "vgg16/7", *, priority: int = 0) -> Run:
     """A queued run."""
-    new = NewRun(board_id, label, "somebody", {"subject": {"name": label}}, priority=priority)
+    new = NewRun(board_id, label, "somebody", {"subject": {"name": label}}, priority=priority,
+                 **UNBOUNDED)  # fmt: skip
     return farm.runs.create(new).value
 
 

@@ -17,7 +17,7 @@ from mapper.layer_sets import layer_of_name
 from mapper.measurement import CompileError, Outcome, Timed
 from mapper.variants import variant_program
 from tests.unit.api.conftest import Service
-from tests.unit.api.farm_data import DEVICE, measure, new_run, propose
+from tests.unit.api.farm_data import DEVICE, UNBOUNDED, measure, new_run, propose
 
 LAYER = "vgg16/7"
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -40,7 +40,7 @@ def timed(time_ms: float) -> Timed:
 def run_of_direct(service: Service, *times_ms: float, first: int = 0) -> str:
     """A finished run of the layer in ``direct``, of candidates from number ``first``; its id."""
     new = NewRun(service.device_id, LAYER, "somebody",
-                 {"subject": {"name": LAYER}, "protocol": {"warmup": 1}})  # fmt: skip
+                 {"subject": {"name": LAYER}, "protocol": {"warmup": 1}}, **UNBOUNDED)  # fmt: skip
     run = service.farm.runs.create(new).value
     claim = service.farm.jobs.claim_work((JobKind.PROPOSE,), "test", lease_s=30)
     assert claim is not None

@@ -52,6 +52,10 @@ class Clock:
         self.time += timedelta(seconds=seconds)
 
 
+#: As many runs and candidates as a test makes.
+UNBOUNDED: dict[str, Any] = {"most_open": 1_000_000, "most_candidates": 10**9}
+
+
 def some_board(farm: Farm, name: str = "hikey") -> Board:
     """A board that has come in."""
     return farm.boards.add(name, profile="mali-g72", agent_version="0.1.0", facts=FACTS).board
@@ -60,6 +64,7 @@ def some_board(farm: Farm, name: str = "hikey") -> Board:
 def some_run(farm: Farm, board: Board, **changes: Any) -> Run:
     """A run on the board, just accepted."""
     values: dict[str, Any] = {"label": "vgg16/0", "principal": "me", "request": {"layer": 0}}
+    values |= UNBOUNDED
     return farm.runs.create(NewRun(board.id, **(values | changes))).value
 
 

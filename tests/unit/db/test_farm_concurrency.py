@@ -16,6 +16,7 @@ from db.farm.records import IdempotencyKey
 from db.farm.run_records import NewRun
 from db.farm.states import JobKind, JobState, RunState
 from tests.unit.db.farm_values import (
+    UNBOUNDED,
     claim,
     finish,
     propose,
@@ -90,7 +91,7 @@ def test_a_repeated_result_is_stored_once(farm: Farm):
 def test_duplicate_requests_create_one_run(farm: Farm):
     board = some_board(farm)
     key = IdempotencyKey("me", "k", "0" * 64)
-    made = at_once(lambda _: farm.runs.create(NewRun(board.id, "x", "me", {}), key))
+    made = at_once(lambda _: farm.runs.create(NewRun(board.id, "x", "me", {}, **UNBOUNDED), key))
     assert {each.value.id for each in made} == {farm.runs.page()[0].id}
     assert len(farm.runs.page()) == 1
     assert sorted(each.repeated for each in made) == [False] + [True] * (THREADS - 1)

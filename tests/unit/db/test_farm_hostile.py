@@ -19,6 +19,7 @@ from mapper.measurement import CompileError, Timed, Wrong
 from tests.unit.db.farm_values import (
     FACTS,
     PROGRAM,
+    UNBOUNDED,
     Clock,
     claim,
     propose,
@@ -237,4 +238,4 @@ def test_an_outcome_that_no_column_holds_leaves_the_lease(farm: Farm, clock: Clo
 
 def test_a_run_on_a_hostile_board_name(farm: Farm):
     with pytest.raises(InputError):
-        farm.runs.create(NewRun("dev_\0", "x", "me", {}))
+        farm.runs.create(NewRun("dev_\0", "x", "me", {}, **UNBOUNDED))

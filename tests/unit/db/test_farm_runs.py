@@ -15,10 +15,11 @@ from db.farm.records import IdempotencyKey, Keyset, StoredResponse
 from db.farm.run_records import NewRun, ProposedCandidate, Run
 from db.farm.states import RUN_STEPS, EventKind, JobKind, JobState, RunState, require_step
 from mapper.errors import InputError
-from mapper.measurement import Crash, Timed
+from mapper.measurement import Crash, Timed, in_brief
 from tests.unit.db.farm_values import (
     FACTS,
     SOURCE_HASH,
+    UNBOUNDED,
     Clock,
     claim,
     finish,
@@ -364,7 +365,7 @@ def test_an_unknown_run(farm: Farm, step: str):
 def test_a_run_needs_a_board_in_service(farm: Farm):
     board = some_board(farm)
     with pytest.raises(AbsentError, match="no such board"):
-        farm.runs.create(NewRun("dev_none", "x", "me", {}))
+        farm.runs.create(NewRun("dev_none", "x", "me", {}, **UNBOUNDED))
     farm.boards.disable(board.id, "burnt", by="admin")
     with pytest.raises(ConflictError, match="is disabled"):
         some_run(farm, board)
@@ -385,11 +386,26 @@ def test_history_is_what_a_strategy_needs(farm: Farm, clock: Clock):
     assert (study.variant, study.mode, study.seed) == ("direct", "strict", 1)
     assert study.device.facts == FACTS
     assert history.strategy_state == {"drawn": 1}
-    measured = {(study.study_id, some_candidate(0).id): timed(5_000)}
+    measured = {(study.study_id, some_candidate(0).id): in_brief(timed(5_000))}
     assert history.measured == measured
     assert history.lost_candidates == {(study.study_id, some_candidate(1).id)}
     assert history.open_candidates == {(study.study_id, some_candidate(2).id)}
     assert history.run == farm.runs.run(run.id)
+
+
+def test_a_long_history_is_read_piece_by_piece(farm: Farm, monkeypatch: pytest.MonkeyPatch):
+    board = some_board(farm)
+    run = some_run(farm, board, low_water=1)
+    propose(farm, range(5))
+    for time_ns in (5_000, 4_000, 3_000, 2_000, 1_000):
+        finish(farm, claim(farm, board), time_ns)
+    whole = farm.runs.history(run.id).measured
+    for at_once in (1, 2, 5):
+        monkeypatch.setattr("db.farm.runs._AT_ONCE", at_once)
+        assert list(farm.runs.history(run.id).measured.items()) == list(whole.items())
+    assert [outcome.time_ms for outcome in whole.values() if isinstance(outcome, Timed)] == [
+        0.005, 0.004, 0.003, 0.002, 0.001,
+    ]  # fmt: skip
 
 
 def test_pages_of_runs_neither_skip_nor_repeat(farm: Farm, clock: Clock):
@@ -425,7 +441,7 @@ def key_of(body: str = "0", key: str = "k1", principal: str = "me") -> Idempoten
 
 def test_a_repeated_request_gets_the_first_answer(farm: Farm):
     board = some_board(farm)
-    new = NewRun(board.id, "vgg16/0", "me", {})
+    new = NewRun(board.id, "vgg16/0", "me", {}, **UNBOUNDED)
     first = farm.runs.create(new, key_of(), lambda run: StoredResponse(202, {"run": run.id}))
     farm.runs.pause(first.value.id)
     again = farm.runs.create(new, key_of(), lambda run: StoredResponse(500, {}))
@@ -437,7 +453,7 @@ def test_a_repeated_request_gets_the_first_answer(farm: Farm):
 
 def test_a_key_with_another_body_is_refused(farm: Farm):
     board = some_board(farm)
-    new = NewRun(board.id, "vgg16/0", "me", {})
+    new = NewRun(board.id, "vgg16/0", "me", {}, **UNBOUNDED)
     farm.runs.create(new, key_of())
     with pytest.raises(IdempotencyKeyReused, match="another request"):
         farm.runs.create(new, key_of("1"))
@@ -451,8 +467,8 @@ def test_a_key_with_another_body_is_refused(farm: Farm):
 def test_a_refused_request_does_not_use_its_key_up(farm: Farm):
     board = some_board(farm)
     with pytest.raises(AbsentError):
-        farm.runs.create(NewRun("dev_none", "x", "me", {}), key_of())
-    assert not farm.runs.create(NewRun(board.id, "x", "me", {}), key_of()).repeated
+        farm.runs.create(NewRun("dev_none", "x", "me", {}, **UNBOUNDED), key_of())
+    assert not farm.runs.create(NewRun(board.id, "x", "me", {}, **UNBOUNDED), key_of()).repeated
 
 
 def test_answers_to_other_requests_are_kept_too(farm: Farm):

@@ -84,6 +84,7 @@ def test_who_takes_long_waits_longer(farm: Farm, clock: Clock) -> None:
 
 
 def test_priority_comes_before_turns(farm: Farm) -> None:
+    """Which is why only admins have more than 0 (tests/hostile/test_owners.py)."""
     board = some_board(farm)
     some_run(farm, board, principal="one")
     some_run(farm, board, principal="other", priority=5)

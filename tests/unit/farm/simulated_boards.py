@@ -40,7 +40,10 @@ def new_run(
     """A run of the small layer on a board of its own."""
     board = farm.boards.add(name, profile=profile, facts=facts).board
     value = {"subject": {"document": LAYER}, "variants": ["high-level"], "seed": 1, **request}
-    new = NewRun(board.id, "small", "test", value, budget_candidates=candidates, low_water=2)
+    new = NewRun(
+        board.id, "small", "test", value, budget_candidates=candidates, low_water=2,
+        most_open=1_000, most_candidates=1_000_000,
+    )  # fmt: skip
     return farm.runs.create(new).value
 
 
