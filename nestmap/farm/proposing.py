@@ -71,7 +71,7 @@ async def propose(job: Job, farm: Farm, pool: SolverPool, limits: SolverLimits) 
         raise NotSeenError(f"device {board.id} has not called yet, so nothing is known of it")
     with tempfile.TemporaryDirectory(prefix="nestmap-propose-") as folder:
         answer = await pool.ask_when_free(
-            propose_request(history, board, folder, earlier, best), limits
+            propose_request(history, board, folder, earlier, best), limits, job.principal
         )
         return await asyncio.to_thread(_proposal, answer.items, answer.end, Path(folder))
 
