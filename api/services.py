@@ -22,6 +22,9 @@ from api.tokens import principal_of_token
 from db.farm.farm import Farm
 from mapper.errors import NestmapError
 
+#: Artifacts that one board fetches at once.
+_DOWNLOADS_EACH = 4
+
 
 class Readiness:
     """Whether the store can be written, found out once a second however often it is asked."""
@@ -67,6 +70,8 @@ class Services:
         self.streams = OpenStreams(
             settings.max_streams, settings.max_streams_each, metrics.open_streams
         )
+        # Boards fetch their arrays beside whatever people read.
+        self.downloads = OpenStreams(settings.max_connections, _DOWNLOADS_EACH)
         self.solving = Solving(solver, farm.store, self.database, metrics, settings.solve_time_s)
         self.operations = Operations(farm, self.solving, self.database, logger)
         self.sweeper = Sweeper(farm, self.database, self.bells, metrics, settings, logger, ring)
