@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from api.addresses import customer_of
+from api.database import ASKER, Asker
 from api.problems import ProblemError
 
 COOKIE = "nestmap_session"
@@ -139,15 +140,20 @@ class Authenticator:
         key = hashlib.sha256(token.encode()).digest()
         now = self._clock()
         cached = self._cache.get(key)
-        if cached is not None and now - cached[0] < self._cache_s:
-            return cached[1]
+        if cached is not None:
+            # Also where it has to be looked up again: that is its own turn, not its address's.
+            ASKER.set(_asker(cached[1]))
+            if now - cached[0] < self._cache_s:
+                return cached[1]
         # Looked up whoever failed before: a good token is not shut out by its neighbours behind
         # one NAT, and to guess one takes longer than the world is old.
         principal = await self._verify(token) if _TOKEN.fullmatch(token) else None
         if principal is None:
             self._cache.pop(key, None)
+            ASKER.set(asker_at(address))
             self.failed(address)
             raise _unauthenticated("the token is unknown, revoked or expired")
+        ASKER.set(_asker(principal))
         self._cache[key] = (now, principal)
         self._cache.move_to_end(key)
         if len(self._cache) > _MAX_CACHED:
@@ -273,6 +279,15 @@ def from_this_site(request: Request) -> bool:
         return bool(origin) and urlsplit(origin).netloc == request.headers.get("host")
     except ValueError:
         return False
+
+
+def asker_at(address: str) -> Asker:
+    """Whoever asks from an address, with no token that is known."""
+    return Asker(f"at {customer_of(address)}", first=False)
+
+
+def _asker(principal: Principal) -> Asker:
+    return Asker(principal.id, first=principal.role is Role.DEVICE)
 
 
 def _unauthenticated(detail: str) -> ProblemError:
