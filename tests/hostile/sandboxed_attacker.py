@@ -107,11 +107,10 @@ def _fill(how: str) -> None:
         for number in range(30_000):
             Path(os.environ["TMPDIR"], str(number)).touch()
     elif how == "nameless":
-        kept = [tempfile.TemporaryFile() for _ in range(22)]
-        _KEPT.extend(kept)
-        for file in kept:
-            file.write(bytes(100 << 20))
-            file.flush()
+        for _ in range(22):
+            descriptor, name = tempfile.mkstemp()
+            os.unlink(name)
+            os.write(descriptor, bytes(100 << 20))
     elif how == "processes":
         for _ in range(3):
             if not os.fork():
