@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from api.addresses import customer_of
+from api.addresses import customer_of, site_of
 from api.database import ASKER, Asker
 from api.problems import ProblemError
 
@@ -33,6 +33,8 @@ _MAX_ADDRESSES = 10_000
 _MAX_CACHED = 10_000
 _MINUTE_S = 60.0
 _DAY_S = 86_400.0
+#: A /48 of IPv6 may fail so many times as often as one of its 65,536 /64.
+_OF_A_SITE = 10
 
 
 class Role(StrEnum):
@@ -99,6 +101,7 @@ class Authenticator:
         self._clock = clock
         self._cache: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
         self._failures = FailureLimit(failures_per_minute, clock)
+        self._failures_of_sites = FailureLimit(_OF_A_SITE * failures_per_minute, clock)
 
     def forget_tokens(self) -> None:
         """Look every token up again: one was revoked."""
@@ -168,9 +171,12 @@ class Authenticator:
 
     def failed(self, address: str) -> None:
         """One more failure of this address; ProblemError 429 if it had too many before."""
-        address = customer_of(address)
-        self._failures.check(address)
-        self._failures.count(address)
+        customer, site = customer_of(address), site_of(address)
+        self._failures.check(customer)
+        if site:
+            self._failures_of_sites.check(site)
+            self._failures_of_sites.count(site)
+        self._failures.count(customer)
 
 
 class RequestLimit:
