@@ -6,6 +6,8 @@ import ipaddress
 
 #: Of an address of IPv6, what a provider gives to one customer: the rest is the customer's choice.
 _CUSTOMER_BITS = 64
+#: And what it gives to a customer who asks for more.
+_SITE_BITS = 48
 
 
 def customer_of(address: str) -> str:
@@ -22,3 +24,11 @@ def customer_of(address: str) -> str:
     if found.is_loopback:
         return str(found)
     return str(ipaddress.ip_network((found, _CUSTOMER_BITS), strict=False))
+
+
+def site_of(address: str) -> str:
+    """The /48 of an address of IPv6 of which :func:`customer_of` gives the /64; else nothing."""
+    customer = customer_of(address)
+    if not customer.endswith(f"/{_CUSTOMER_BITS}"):
+        return ""
+    return str(ipaddress.IPv6Network(customer).supernet(new_prefix=_SITE_BITS))

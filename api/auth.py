@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from api.addresses import customer_of
+from api.addresses import customer_of, site_of
+from api.database import ASKER, Asker
 from api.problems import ProblemError
 
 COOKIE = "nestmap_session"
@@ -31,6 +32,9 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _MAX_ADDRESSES = 10_000
 _MAX_CACHED = 10_000
 _MINUTE_S = 60.0
+_DAY_S = 86_400.0
+#: A /48 of IPv6 may fail so many times as often as one of its 65,536 /64.
+_OF_A_SITE = 10
 
 
 class Role(StrEnum):
@@ -97,6 +101,7 @@ class Authenticator:
         self._clock = clock
         self._cache: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
         self._failures = FailureLimit(failures_per_minute, clock)
+        self._failures_of_sites = FailureLimit(_OF_A_SITE * failures_per_minute, clock)
 
     def forget_tokens(self) -> None:
         """Look every token up again: one was revoked."""
@@ -139,15 +144,20 @@ class Authenticator:
         key = hashlib.sha256(token.encode()).digest()
         now = self._clock()
         cached = self._cache.get(key)
-        if cached is not None and now - cached[0] < self._cache_s:
-            return cached[1]
+        if cached is not None:
+            # Also where it has to be looked up again: that is its own turn, not its address's.
+            ASKER.set(_asker(cached[1]))
+            if now - cached[0] < self._cache_s:
+                return cached[1]
         # Looked up whoever failed before: a good token is not shut out by its neighbours behind
         # one NAT, and to guess one takes longer than the world is old.
         principal = await self._verify(token) if _TOKEN.fullmatch(token) else None
         if principal is None:
             self._cache.pop(key, None)
+            ASKER.set(asker_at(address))
             self.failed(address)
             raise _unauthenticated("the token is unknown, revoked or expired")
+        ASKER.set(_asker(principal))
         self._cache[key] = (now, principal)
         self._cache.move_to_end(key)
         if len(self._cache) > _MAX_CACHED:
@@ -161,9 +171,12 @@ class Authenticator:
 
     def failed(self, address: str) -> None:
         """One more failure of this address; ProblemError 429 if it had too many before."""
-        address = customer_of(address)
-        self._failures.check(address)
-        self._failures.count(address)
+        customer, site = customer_of(address), site_of(address)
+        self._failures.check(customer)
+        if site:
+            self._failures_of_sites.check(site)
+            self._failures_of_sites.count(site)
+        self._failures.count(customer)
 
 
 class RequestLimit:
@@ -192,6 +205,40 @@ class RequestLimit:
         self._free.move_to_end(principal.id)
         if len(self._free) > _MAX_CACHED:
             self._free.popitem(last=False)
+
+
+class ByteLimit:
+    """So many bytes a day may a token have stored; those of a quiet day may come at once. For a
+    bounded number of tokens: the one that was quiet for longest is forgotten."""
+
+    def __init__(self, per_day: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_day = per_day
+        self._clock = clock
+        self._free: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def require(self, who: str, n_bytes: int) -> None:
+        """Room for so many more bytes; ProblemError 429 if there is none, and for how long."""
+        lacking = n_bytes - self._left(who)
+        if lacking > 0:
+            wait_s = lacking / self._per_day * _DAY_S
+            raise ProblemError(
+                "too-many-requests",
+                f"more than {self._per_day >> 20} MB stored in a day with this token",
+                headers={"Retry-After": str(max(1, math.ceil(wait_s)))},
+            )
+        self.count(who, n_bytes)
+
+    def count(self, who: str, n_bytes: int) -> None:
+        """They are stored, whatever the room: what comes next has less."""
+        self._free[who] = (self._left(who) - n_bytes, self._clock())
+        self._free.move_to_end(who)
+        if len(self._free) > _MAX_CACHED:
+            self._free.popitem(last=False)
+
+    def _left(self, who: str) -> float:
+        now, most = self._clock(), float(self._per_day)
+        free, since = self._free.get(who, (most, now))
+        return min(most, free + (now - since) / _DAY_S * self._per_day)
 
 
 class FailureLimit:
@@ -273,6 +320,15 @@ def from_this_site(request: Request) -> bool:
         return bool(origin) and urlsplit(origin).netloc == request.headers.get("host")
     except ValueError:
         return False
+
+
+def asker_at(address: str) -> Asker:
+    """Whoever asks from an address, with no token that is known."""
+    return Asker(f"at {customer_of(address)}", first=False)
+
+
+def _asker(principal: Principal) -> Asker:
+    return Asker(principal.id, first=principal.role is Role.DEVICE)
 
 
 def _unauthenticated(detail: str) -> ProblemError:

@@ -11,7 +11,7 @@ import errno
 import ipaddress
 import resource
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,13 +20,15 @@ import uvicorn
 from prometheus_client import Gauge
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.addresses import customer_of
+from api.addresses import customer_of, site_of
 from api.settings import Settings
 
 #: Files that are no connection of a client: the store, children, logs, the worker's.
 _OTHER_FILES = 256
 #: The service takes connections even where so few files are allowed.
 _FEWEST = 64
+#: A connection that has said nothing for so long gives way where there are too many.
+_SILENT_S = 1.0
 _REFUSED = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
     b"Retry-After: 5\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
@@ -84,35 +86,80 @@ class Seldom:
 
 
 class OpenConnections:
-    """The connections of one server, by address, of IPv6 by what one customer has."""
+    """The connections of one server, by address, of IPv6 by what one customer has: a /64, and as
+    many as half of all with a /48.
 
-    def __init__(self, bounds: ConnectionBounds, say: Seldom, gauge: Gauge | None = None) -> None:
+    Where there are too many, the one that has been silent for longest is cut for a new one.
+    """
+
+    def __init__(
+        self,
+        bounds: ConnectionBounds,
+        say: Seldom,
+        gauge: Gauge | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.bounds = bounds
         self.say = say
         self.count = 0
         self._gauge = gauge
+        self._clock = clock
         self._each: Counter[str] = Counter()
+        #: Since when each has owed a head, the longest first: of all (""), and of each customer
+        #: and site.
+        self._silent: dict[str, OrderedDict[Callable[[], None], float]] = {"": OrderedDict()}
 
     def enter(self, address: str) -> str:
         """One more; why it cannot stay, or an empty text. Every one that entered leaves."""
         self.count += 1
-        customer = customer_of(address)
-        self._each[customer] += 1
+        groups = _groups(address)
+        for group in groups:
+            self._each[group] += 1
         self._show()
-        if self.count > self.bounds.most:
+        if self.count > self.bounds.most and not self._cut_oldest(""):
             return "to this service"
-        if self._each[customer] > self.bounds.most_each and not self._is_proxy(address):
-            return "of this address"
+        if self._is_proxy(address):
+            return ""
+        most = self.bounds.most_each
+        for group in groups:
+            if self._each[group] > most and not self._cut_oldest(group):
+                return "of this address"
+            most = max(most, self.bounds.most // 2)
         return ""
 
     def leave(self, address: str) -> None:
         """One less."""
         self.count -= 1
-        customer = customer_of(address)
-        self._each[customer] -= 1
-        if not self._each[customer]:
-            del self._each[customer]
+        for group in _groups(address):
+            self._each[group] -= 1
+            if not self._each[group]:
+                del self._each[group]
         self._show()
+
+    def is_silent(self, address: str, cut: Callable[[], None]) -> None:
+        """From now on a connection owes the head of a request; ``cut`` ends it."""
+        self.speaks(address, cut)
+        for group in ("", *_groups(address)):
+            self._silent.setdefault(group, OrderedDict())[cut] = self._clock()
+
+    def speaks(self, address: str, cut: Callable[[], None]) -> None:
+        """It has sent one, or has ended."""
+        for group in ("", *_groups(address)):
+            silent = self._silent.get(group)
+            if silent is not None:
+                silent.pop(cut, None)
+                if group and not silent:
+                    del self._silent[group]
+
+    def _cut_oldest(self, group: str) -> bool:
+        """Make room by ending the connection that has been silent for longest; whether there is
+        one."""
+        for cut, since in self._silent.get(group, {}).items():
+            if self._clock() - since < _SILENT_S:
+                return False
+            cut()  # says itself that it speaks no more
+            return True
+        return False
 
     def _is_proxy(self, address: str) -> bool:
         if not self.bounds.trusted:
@@ -126,6 +173,12 @@ class OpenConnections:
     def _show(self) -> None:
         if self._gauge is not None:
             self._gauge.set(self.count)
+
+
+def _groups(address: str) -> tuple[str, ...]:
+    """Whom a connection is counted for: a customer, and the site of a customer of IPv6."""
+    site = site_of(address)
+    return (customer_of(address), site) if site else (customer_of(address),)
 
 
 class BoundedProtocol(H11Protocol):
@@ -155,6 +208,7 @@ class BoundedProtocol(H11Protocol):
         """Count it no more."""
         self._drop(self._head)
         self._drop(self._unread)
+        self.open_connections.speaks(self._address, self._cut)
         self.open_connections.leave(self._address)
         super().connection_lost(exc)
 
@@ -169,6 +223,7 @@ class BoundedProtocol(H11Protocol):
         super().handle_events()
         if self.cycle is not before:
             self._drop(self._head)
+            self.open_connections.speaks(self._address, self._cut)
 
     def on_response_complete(self) -> None:
         """The clock runs for the next head, also while the last bytes are written."""
@@ -191,9 +246,11 @@ class BoundedProtocol(H11Protocol):
     def _await_head(self) -> None:
         self._drop(self._head)
         self._head = self.loop.call_later(self.open_connections.bounds.head_s, self._cut)
+        self.open_connections.is_silent(self._address, self._cut)
 
     def _cut(self) -> None:
         """At once: to close would wait for a client that does not read."""
+        self.open_connections.speaks(self._address, self._cut)
         self.transport.abort()
 
     @staticmethod

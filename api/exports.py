@@ -75,23 +75,27 @@ async def exported(
         first = True
         yield writer.head
         async for page in _pages(services, selection):
-            rows = [writer.row(measurement) for measurement in page]
-            yield (b"" if first else writer.between) + writer.between.join(rows)
+            rows = await services.database(_written, writer, page)
+            yield (b"" if first else writer.between) + rows
             first = False
         yield writer.tail
+
+
+def _written(writer: _Writer, page: list[Exported]) -> bytes:
+    return writer.between.join(map(writer.row, page))
 
 
 async def _pages(services: Services, selection: Selection) -> AsyncIterator[list[Exported]]:
     farm, database = services.farm, services.database
     names = {device.id: device.name for device in await database(farm.store.devices)}
     after: int | None = None
-    while True:
-        page = await database(farm.measurements.page, selection, limit=PAGE, after=after)
-        if not page:
-            return
-        ids = [found.measurement.candidate_id for found in page]
-        candidates = await database(farm.catalogue.candidates, ids)
-        yield [
+    more = True
+
+    def read() -> tuple[list[Exported], bool]:
+        # Documents are made in the thread, too: those of many trials take long.
+        page, more = farm.measurements.page_and_more(selection, limit=PAGE, after=after)
+        candidates = farm.catalogue.candidates([found.measurement.candidate_id for found in page])
+        return [
             Exported(
                 found,
                 MeasurementDocument.of(found, names.get(found.device_id, "")).model_dump(
@@ -100,10 +104,13 @@ async def _pages(services: Services, selection: Selection) -> AsyncIterator[list
                 candidates[found.measurement.candidate_id],
             )
             for found in page
-        ]
-        after = page[-1].measurement.id
-        if len(page) < PAGE:
-            return
+        ], more
+
+    while more:
+        page, more = await database(read)
+        if page:
+            after = page[-1].found.measurement.id
+            yield page
 
 
 @dataclass(frozen=True, slots=True)

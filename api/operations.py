@@ -9,13 +9,14 @@ solver worker takes the job. Its payload is ``{"schema": "nestmap/solve-job/1", 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
 from starlette.responses import JSONResponse, Response
 
-from api.auth import Principal
+from api.auth import ByteLimit, Principal
 from api.database import Database
 from api.preference import preferred_wait_s
 from api.problems import ProblemError
@@ -87,8 +88,11 @@ def operation_of(job: Job) -> Operation:
 class Operations:
     """The operations that this process works on."""
 
-    def __init__(self, farm: Farm, solving: Solving, database: Database, logger: Any) -> None:
+    def __init__(
+        self, farm: Farm, solving: Solving, database: Database, stored: ByteLimit, logger: Any
+    ) -> None:
         self._farm = farm
+        self._stored = stored
         self._solving = solving
         self._database = database
         self._logger = logger
@@ -131,6 +135,7 @@ class Operations:
         """Make a job of work under way, claim it for this process, and go on with it."""
         payload = {"schema": SOLVE_JOB, "request": request, "limits": limits.to_json()}
         jobs, database = self._farm.jobs, self._database
+        self._stored.require(principal.id, len(json.dumps(payload)))
         accepted = await database(jobs.enqueue, NewJob(payload, principal.id))
         job = accepted.value
         claim = await database(
@@ -139,7 +144,7 @@ class Operations:
         if claim is None:  # a solver worker was quicker: it does it anew
             work.cancel()
             return job
-        task = asyncio.create_task(self._finish(work, claim.lease))
+        task = asyncio.create_task(self._finish(work, claim.lease, principal.id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return claim.job
@@ -158,7 +163,7 @@ class Operations:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _finish(self, work: asyncio.Future[Answer], lease: Lease) -> None:
+    async def _finish(self, work: asyncio.Future[Answer], lease: Lease, who: str) -> None:
         """Keep the lease while the work goes on, then store what came of it."""
         self._working[lease.job_id] = work
         try:
@@ -170,13 +175,19 @@ class Operations:
                     )
             if work.cancelled():
                 return
-            await self._database(self._farm.results.finish_solve, lease, _result_of(work))
+            result = _result_of(work)
+            self._stored.count(who, await self._database(_size_of, result))
+            await self._database(self._farm.results.finish_solve, lease, result)
         except (StaleLease, LimitError, StoreError) as error:
             # Somebody else ends the job: the lease is theirs, or will run out.
             self._logger.warning("operation", job=lease.job_id, error=str(error)[:500])
         finally:
             work.cancel()
             del self._working[lease.job_id]
+
+
+def _size_of(value: Any) -> int:
+    return len(json.dumps(value))
 
 
 def _result_of(work: asyncio.Future[Answer]) -> dict[str, Any]:

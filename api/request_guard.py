@@ -6,6 +6,8 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.auth import asker_at
+from api.database import ASKER
 from api.problems import ProblemError, ProblemResponse
 
 MAX_URL_BYTES = 8 * 1024
@@ -45,6 +47,8 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        client = scope.get("client")
+        ASKER.set(asker_at(client[0] if client else ""))
         guarded = _with_security_headers(send)
         problem = refusal(scope)
         if problem is not None:

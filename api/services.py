@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from api.auth import Authenticator, Principal, RequestLimit
+from api.auth import Authenticator, ByteLimit, Principal, RequestLimit
 from api.bells import Bells
 from api.database import Database
 from api.observing import Metrics
@@ -21,6 +21,9 @@ from api.sweeper import RingWork, Sweeper
 from api.tokens import principal_of_token
 from db.farm.farm import Farm
 from mapper.errors import NestmapError
+
+#: Artifacts that one board fetches at once.
+_DOWNLOADS_EACH = 4
 
 
 class Readiness:
@@ -67,8 +70,11 @@ class Services:
         self.streams = OpenStreams(
             settings.max_streams, settings.max_streams_each, metrics.open_streams
         )
+        # Boards fetch their arrays beside whatever people read.
+        self.downloads = OpenStreams(settings.max_connections, _DOWNLOADS_EACH)
         self.solving = Solving(solver, farm.store, self.database, metrics, settings.solve_time_s)
-        self.operations = Operations(farm, self.solving, self.database, logger)
+        self.stored_bytes = ByteLimit(settings.max_stored_mb_each << 20)
+        self.operations = Operations(farm, self.solving, self.database, self.stored_bytes, logger)
         self.sweeper = Sweeper(farm, self.database, self.bells, metrics, settings, logger, ring)
         self.sign_in_codes = SignInCodes()
         self.stopping = False

@@ -82,6 +82,10 @@ class Settings(BaseSettings):
     """Most candidates that the stored runs of one token may have: it makes no new run beyond
     them, and no run of it may ask for more."""
 
+    max_stored_mb_each: int = Field(default=1024, ge=1, le=1_000_000)
+    """Megabytes that one token may have stored in a day: layers, programs, kernels, what runs and
+    operations are asked, and answers of operations; of each process of the service."""
+
     solver_requests_per_minute: int = Field(default=600, ge=1, le=1_000_000)
     """Requests of one token that a solver has to work on before it is told to wait; of each
     process of the service."""

@@ -121,7 +121,7 @@ class OpenStreams:
     """Counts the streams that are open and refuses more than there may be, of one token and in
     all."""
 
-    def __init__(self, most: int, most_each: int, gauge: Gauge) -> None:
+    def __init__(self, most: int, most_each: int, gauge: Gauge | None = None) -> None:
         self._most = most
         self._most_each = most_each
         self._gauge = gauge
@@ -136,10 +136,14 @@ class OpenStreams:
         if self._open.total() >= self._most:
             raise ProblemError("unavailable", f"{self._most} streams are open", headers=RETRY_SOON)
         self._open[who] += 1
-        self._gauge.set(self._open.total())
+        self._show()
         try:
             yield
         finally:
             self._open[who] -= 1
             self._open += Counter()  # forgets whoever has none
+            self._show()
+
+    def _show(self) -> None:
+        if self._gauge is not None:
             self._gauge.set(self._open.total())

@@ -30,6 +30,7 @@ from api.schemas.leases import (
 from api.services import PrincipalOf, Services, ServicesOf
 from db.farm.boards import AGENT
 from db.farm.deadlines import attempt_s
+from db.farm.errors import CodeGone, ConflictError
 from db.farm.job_records import Claim, Finished, Lease
 from mapper.measurement import Outcome, outcome_kind
 
@@ -43,15 +44,20 @@ JobPath = Annotated[str, Path(pattern="^job_[0-9a-z]{26}$")]
 
 
 @routes.post(
-    "/v1/enrol", Access.PUBLIC, summary="A board comes in", status=201, problems=(409, 410),
+    "/v1/enrol", Access.PUBLIC, summary="A board comes in", status=201, problems=(409, 410, 429),
     response_model=EnrolAnswer,
 )  # fmt: skip
-async def enrol_device(body: EnrolRequest, services: ServicesOf) -> EnrolAnswer:
-    """A code works once. The token is in this answer and nowhere else."""
-    enrolled = await services.database(
-        services.farm.enrolments.redeem,
-        body.code, name=body.name, agent_version=body.agent_version, facts=body.facts,
-    )  # fmt: skip
+async def enrol_device(body: EnrolRequest, request: Request, services: ServicesOf) -> EnrolAnswer:
+    """A code works once. The token is in this answer and nowhere else. Refusals count as failed
+    authentications of the address."""
+    try:
+        enrolled = await services.database(
+            services.farm.enrolments.redeem,
+            body.code, name=body.name, agent_version=body.agent_version, facts=body.facts,
+        )  # fmt: skip
+    except (CodeGone, ConflictError):
+        services.authenticator.failed(request.client.host if request.client else "")
+        raise
     return EnrolAnswer(device=enrolled.board.id, token=enrolled.token.text)
 
 

@@ -10,7 +10,7 @@ from fastapi import Path, Query, Request
 from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
-from api.auth import Access, Role
+from api.auth import Access, Principal, Role
 from api.baselines import Baselines, baselines_of
 from api.caching import CONTENT_CACHING, etag_of, not_modified
 from api.exports import MEDIA_TYPES, ExportFormat, exported
@@ -131,24 +131,27 @@ async def get_study(study_id: MeasurementPath, services: ServicesOf) -> StudyDoc
 @routes.get("/v1/measurements", Access.USER, summary="Measurements", response_model=MeasurementPage)
 async def list_measurements(
     filters: Annotated[PageFilters, Query()], services: ServicesOf
-) -> MeasurementPage:
-    """In the order in which they were stored, or the newest first."""
+) -> Response:
+    """In the order in which they were stored, or the newest first. A page ends before `limit`
+    where its measurements have many trials; `next` is null on the last one only."""
     key = decode_cursor(f"measurements-{filters.order}", filters.cursor, int)
-    selection = await services.database(filters.selection)
-    found = await services.database(
-        services.farm.measurements.page,
-        selection,
-        limit=filters.limit + 1,
-        after=None if key is None else int(key[0]),
-        newest_first=filters.order == "newest",
-    )
-    items, more = found[: filters.limit], len(found) > filters.limit
-    names = await _device_names(services, (item.device_id for item in items))
-    last = items[-1].measurement.id if items else 0
-    return MeasurementPage(
-        items=[MeasurementDocument.of(item, names.get(item.device_id, "")) for item in items],
-        next=encode_cursor(f"measurements-{filters.order}", (last,)) if more else None,
-    )
+    farm = services.farm
+
+    def written() -> str:
+        items, more = farm.measurements.page_and_more(
+            filters.selection(),
+            limit=filters.limit,
+            after=None if key is None else int(key[0]),
+            newest_first=filters.order == "newest",
+        )
+        names = farm.catalogue.device_names(item.device_id for item in items)
+        last = items[-1].measurement.id if items else 0
+        return MeasurementPage(
+            items=[MeasurementDocument.of(item, names.get(item.device_id, "")) for item in items],
+            next=encode_cursor(f"measurements-{filters.order}", (last,)) if more else None,
+        ).model_dump_json()
+
+    return Response(await services.database(written), media_type="application/json")
 
 
 @routes.get(
@@ -307,19 +310,24 @@ async def get_artifact(
     if whole is not None:
         headers["Cache-Control"] = CONTENT_CACHING
         return Response(whole, media_type="application/octet-stream", headers=headers)
-    pieces = await begun(_chunks(services, artifacts.chunks(artifact_hash)))
-    response = Stream(pieces, "application/octet-stream", headers)
+    pieces = await begun(_chunks(services, principal, artifacts.chunks(artifact_hash)))
+    admitted = partial(services.authenticator.still_admits, request)
+    response = Stream(pieces, "application/octet-stream", headers, admitted)
     response.headers["Cache-Control"] = CONTENT_CACHING
     return response
 
 
-async def _chunks(services: Services, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _chunks(
+    services: Services, principal: Principal, chunks: Iterator[bytes]
+) -> AsyncIterator[bytes]:
     """The chunks, each read in a thread when the one before has been sent."""
-    while True:
-        chunk = await services.database(next, chunks, None)
-        if chunk is None:
-            return
-        yield chunk
+    of_device = principal.role is Role.DEVICE
+    with (services.downloads if of_device else services.streams).one_more(principal.id):
+        while True:
+            chunk = await services.database(next, chunks, None)
+            if chunk is None:
+                return
+            yield chunk
 
 
 async def _device_names(services: Services, ids: Iterable[int]) -> dict[int, str]:

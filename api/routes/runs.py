@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from functools import partial
 from typing import Annotated, Any
 
@@ -76,6 +77,7 @@ async def create_run(
         most_open=services.settings.max_open_runs_each,
         most_candidates=services.settings.max_candidates_each,
     )
+    services.stored_bytes.require(principal.id, len(json.dumps(new.request)))
     key = None
     if idempotency_key is not None:
         sent = request.method.encode() + request.url.path.encode() + b"\n" + await request.body()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Body, Header, Path
 from starlette.responses import JSONResponse, Response
 
-from api.auth import Access
+from api.auth import Access, Principal
 from api.caching import etag_of, not_modified
 from api.paging import (
     DEFAULT_PAGE,
@@ -31,7 +31,7 @@ from api.schemas.subjects import (
     ProgramPost,
     ProgramSummary,
 )
-from api.services import Services, ServicesOf
+from api.services import PrincipalOf, Services, ServicesOf
 from db.canonical import canonical_json, content_hash
 from db.farm.run_records import ArtifactContent
 from db.records import StoredProgram
@@ -53,14 +53,16 @@ _KEPT = {200: {"description": "It was there before"}}
     "/v1/layers", Access.USER, summary="Store a layer", status=201,
     responses={200: {"model": LayerDocument, **_KEPT[200]}}, response_model=LayerDocument,
 )  # fmt: skip
-async def create_layer(body: Annotated[LayerValue, Body()], services: ServicesOf) -> Response:
+async def create_layer(
+    body: Annotated[LayerValue, Body()], services: ServicesOf, principal: PrincipalOf
+) -> Response:
     """Equal layers are one; its `id` is then a subject: `{"id": …}`."""
     try:
         layer = LayerSpec.from_json({"name": "layer", **body})
     except InputError as error:
         raise ProblemError("invalid-input", error.problems[0].message, error.problems) from None
     text = canonical_json(layer.to_json())
-    status, hash_ = await _stored(services, LAYER_SCHEMA, text)
+    status, hash_ = await _stored(services, principal, LAYER_SCHEMA, text)
     return _created(
         LayerDocument.of_stored(hash_, layer).model_dump(), status, f"/v1/layers/{hash_}"
     )
@@ -88,7 +90,9 @@ async def get_layer(layer_id: HashPath, services: ServicesOf) -> LayerDocument:
     "/v1/programs", Access.USER, summary="Store a program", status=201, holds_program=True,
     responses={200: {"model": ProgramDocument, **_KEPT[200]}}, response_model=ProgramDocument,
 )  # fmt: skip
-async def create_program(body: ProgramPost, services: ServicesOf) -> Response:
+async def create_program(
+    body: ProgramPost, services: ServicesOf, principal: PrincipalOf
+) -> Response:
     """A program is type-checked first, a nest tree and a tuning space are read. Equal ones are
     one, and the `id` is then a subject: `{"id": …}`."""
     if (body.document is None) == (body.text is None):
@@ -104,7 +108,7 @@ async def create_program(body: ProgramPost, services: ServicesOf) -> Response:
         problem = Problem("/document", "is a layer", "", "post it to /v1/layers")
         raise ProblemError("invalid-input", problem.message, [problem])
     schema, document = answer.end["schema"], answer.end["document"]
-    status, hash_ = await _stored(services, schema, canonical_json(document))
+    status, hash_ = await _stored(services, principal, schema, canonical_json(document))
     value = {"id": hash_, "schema": schema, "document": document}
     return _created(value, status, f"/v1/programs/{hash_}")
 
@@ -136,7 +140,9 @@ async def get_program(program_id: HashPath, services: ServicesOf) -> ProgramDocu
     holds_program=True, response_model=KernelDocument,
     responses={200: {"model": KernelDocument, **_KEPT[200]}},
 )  # fmt: skip
-async def create_kernel(query: KernelQuery, services: ServicesOf) -> Response:
+async def create_kernel(
+    query: KernelQuery, services: ServicesOf, principal: PrincipalOf
+) -> Response:
     """Of the mapping given, else of the one that is preferred, else of one drawn by `seed`.
 
     422 `invalid-mapping` with the violations where it is not valid.
@@ -147,6 +153,8 @@ async def create_kernel(query: KernelQuery, services: ServicesOf) -> Response:
     hash_ = content_hash(text)
     artifacts = services.farm.artifacts
     known = await services.database(artifacts.find, hash_)
+    if known is None:
+        services.stored_bytes.require(principal.id, len(text) + len(answer.end["source"]))
     for content, media_type in ((text, KERNEL_TYPE), (answer.end["source"], SOURCE_TYPE)):
         put = ArtifactContent(content.encode(), media_type)
         await services.database(artifacts.put, put)
@@ -198,7 +206,9 @@ async def _kernel(services: Services, hash_: str) -> dict[str, Any]:
     return json.loads(await services.database(artifacts.read, hash_))
 
 
-async def _stored(services: Services, schema: str, text: str) -> tuple[int, str]:
+async def _stored(
+    services: Services, principal: Principal, schema: str, text: str
+) -> tuple[int, str]:
     """The status, 200 for what was there before, and the hash."""
     store = services.farm.store
     try:
@@ -206,6 +216,7 @@ async def _stored(services: Services, schema: str, text: str) -> tuple[int, str]
         status = 200
     except InputError:
         status = 201
+        services.stored_bytes.require(principal.id, len(text))
     return status, await services.database(store.add_program, schema, text)
 
 

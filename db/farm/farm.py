@@ -28,6 +28,7 @@ from db.farm.retention import Retention
 from db.farm.runs import Runs
 from db.farm.strikes import Strikes
 from db.farm.tokens import Enrolments, Tokens
+from db.farm.turns import HeldSeconds
 from db.store import Store
 from db.transactions import Transactions
 from mapper.errors import StoreError
@@ -56,8 +57,10 @@ class Farm:
         self.enrolments = Enrolments(transactions, now)
         self.boards = Boards(transactions, now)
         self.runs = Runs(transactions, now)
-        self.jobs = Jobs(transactions, now)
-        self.results = Results(transactions, now)
+        # Clocks of tests are set by hand, and seconds are theirs then.
+        held = HeldSeconds() if now is utc_now else HeldSeconds(lambda: now().timestamp())
+        self.jobs = Jobs(transactions, now, held)
+        self.results = Results(transactions, now, held)
         self.strikes = Strikes(transactions, now)
         self.events = Events(transactions)
         self.artifacts = Artifacts(transactions, now)

@@ -1,7 +1,8 @@
 """Exact time-memory fronts over any set of studies, and the best within a bound.
 
 Where a selection has measurements of several boards, a board's word alone leads nothing: a point
-counts once another board of the same kind has found the candidate about as fast, in whatever run.
+counts once another board of the same kind has found the candidate about as fast, in whatever run,
+and then with the slower of the two times: what a board exaggerates within that gains nothing.
 How often a board says a thing is no reason to believe it.
 """
 
@@ -72,11 +73,9 @@ class Fronts:
             if not _is_across_boards(session, selection):
                 return ()
             known = set(_points(session, front_statement(selection, confirmed=True)))
-            return tuple(
-                point
-                for point in _points(session, front_statement(selection))
-                if point not in known
-            )
+            # Where a slower time of the same candidate is confirmed by it, it claims nothing more.
+            alone = front_statement(selection).where(~_is_found_again(MeasurementRow))
+            return tuple(point for point in _points(session, alone) if point not in known)
 
     def fastest(
         self, selection: Selection, *, most_bytes: int | None = None
@@ -180,10 +179,17 @@ def _conditions(
 
 
 def _is_confirmed(row: type[MeasurementRow]) -> ColumnElement[bool]:
-    """Whether another board measured the candidate on such a device and found it about as fast;
-    what no board of the farm measured is its owner's own."""
+    """Whether another board measured the candidate on such a device and found it as fast or
+    somewhat faster; what no board of the farm measured is its owner's own."""
+    return row.board_id.is_(None) | _is_found_again(row, slower=1.0)
+
+
+def _is_found_again(
+    row: type[MeasurementRow], slower: float = CONFIRMED_WITHIN
+) -> ColumnElement[bool]:
+    """Whether another board found the candidate about as fast, ``slower`` times so at most."""
     other, study, of_other = aliased(MeasurementRow), aliased(StudyRow), aliased(StudyRow)
-    again = (
+    return (
         select(other.id)
         .join(of_other, of_other.id == other.study_id)
         .join(study, study.device_id == of_other.device_id)
@@ -191,10 +197,9 @@ def _is_confirmed(row: type[MeasurementRow]) -> ColumnElement[bool]:
             study.id == row.study_id,
             other.candidate_id == row.candidate_id,
             other.board_id.is_distinct_from(row.board_id),
-            other.time_ms <= row.time_ms * CONFIRMED_WITHIN,
+            other.time_ms <= row.time_ms * slower,
             row.time_ms <= other.time_ms * CONFIRMED_WITHIN,
         )
         .correlate(row)
         .exists()
     )
-    return row.board_id.is_(None) | again

@@ -64,11 +64,13 @@ from db.farm.records import IdempotencyKey
 from db.farm.rows import attempt_of, job_of
 from db.farm.run_records import Accepted
 from db.farm.statements import (
+    ANOTHERS_WORK_WAITS,
     CUT_LEASE,
     KEEP_LEASE,
     KEEP_LEASE_AT_ONCE,
     LOCK_BOARD,
     SEEN_NOW,
+    TAKE_ANOTHERS_WORK,
     TAKE_FOR_BOARD,
     TAKE_NAMED_WORK,
     TAKE_WORK,
@@ -79,7 +81,7 @@ from db.farm.statements import (
 )
 from db.farm.states import AttemptEnd, BoardState, EventKind, JobKind, JobState, RunState
 from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunRow
-from db.farm.turns import next_ranks
+from db.farm.turns import HeldSeconds, charge_lease, next_ranks
 from db.transactions import Transactions
 from mapper.errors import InputError, Problem
 
@@ -95,9 +97,12 @@ _WORK = frozenset({JobKind.PROPOSE, JobKind.SOLVE})
 class Jobs:
     """Claims, heartbeats and the end of leases without a result; results: ``Results``."""
 
-    def __init__(self, transactions: Transactions, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, transactions: Transactions, now: Callable[[], datetime], held: HeldSeconds
+    ) -> None:
         self._transactions = transactions
         self._now = now
+        self._held_seconds = held
 
     def enqueue(
         self,
@@ -199,7 +204,16 @@ class Jobs:
         if there is no such board.
         """
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
-        shown = shown_text(owner)
+        return self._begun(self._claim_for_board(board_id, lease_s, shown_text(owner), told))
+
+    def _begun(self, claim: Claim | None) -> Claim | None:
+        if claim is not None:
+            self._held_seconds.begun(claim.lease.job_id, claim.lease.attempt)
+        return claim
+
+    def _claim_for_board(
+        self, board_id: str, lease_s: float, shown: str, told: bool
+    ) -> Claim | None:
         if told and (claim := self._claim_at_once(board_id, shown, lease_s)) is not None:
             return claim
         # Nearly every look finds nothing, or a job that is plainly next: one read says which.
@@ -246,10 +260,12 @@ class Jobs:
         *,
         lease_s: float,
         job_id: str | None = None,
+        one_each: bool = False,
     ) -> Claim | None:
         """Lease the first job of these kinds (``propose``, ``solve``), or the one named.
 
-        None if there is none, or the one named is not to be had (any more).
+        Whoever has none under way is first; with ``one_each`` nobody gets a second one. None if
+        there is none, or the one named is not to be had (any more).
         """
         if not kinds or not _WORK.issuperset(kinds):
             allowed = ", ".join(sorted(_WORK))
@@ -257,7 +273,8 @@ class Jobs:
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
         asked = {"kinds": sorted(kinds)}
         with self._transactions.look() as connection:
-            waits = connection.execute(WORK_WAITS, {**asked, "now": self._now()}).first()
+            looking = ANOTHERS_WORK_WAITS if one_each else WORK_WAITS
+            waits = connection.execute(looking, {**asked, "now": self._now()}).first()
         if waits is None:
             return None
         which = JobRow.board_id.is_(None) & JobRow.kind.in_(asked["kinds"])
@@ -267,9 +284,12 @@ class Jobs:
             now = self._now()
             clear_the_way(session, which, now, _CLEARED)
             if job_id is None:
-                return take(session, TAKE_WORK, asked, shown_text(owner), lease_s, now)
-            named = {**asked, "named": job_id}
-            return take(session, TAKE_NAMED_WORK, named, shown_text(owner), lease_s, now)
+                taking = TAKE_ANOTHERS_WORK if one_each else TAKE_WORK
+                claim = take(session, taking, asked, shown_text(owner), lease_s, now)
+            else:
+                named = {**asked, "named": job_id}
+                claim = take(session, TAKE_NAMED_WORK, named, shown_text(owner), lease_s, now)
+        return self._begun(claim)
 
     def unrung(self, older_than_s: float, limit: int = 100) -> tuple[tuple[str, JobKind], ...]:
         """Claimable ``propose`` and ``solve`` jobs whose bell was never rung, or rung longer
@@ -376,6 +396,8 @@ class Jobs:
             job, run = held.job, held.run
             if held.repeat:
                 return job_of(job)
+            held_s = self._held_seconds.ended(job.id, job.attempt)
+            charge_lease(session, job, held.claimed_at, now, held_s, goes_on=True)
             end_attempt(session, job, AttemptEnd.FAILED, now, reason)
             ending = run is not None and _is_ending(run.state)
             if ending:
@@ -410,6 +432,9 @@ class Jobs:
                     Problem("job", "cannot be cancelled", found, "an open job without a run")
                 )
             if job.state == JobState.LEASED:
+                attempt = session.get_one(JobAttemptRow, (job.id, job.attempt))
+                held_s = self._held_seconds.ended(job.id, job.attempt)
+                charge_lease(session, job, attempt.claimed_at, now, held_s)
                 end_attempt(session, job, AttemptEnd.CANCELLED, now, "the job was cancelled")
             job.lease_hash = None
             end_job(session, job, JobState.CANCELLED, now)

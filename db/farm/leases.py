@@ -35,6 +35,7 @@ from db.farm.statements import (
 )
 from db.farm.states import AttemptEnd, EventKind, JobKind, JobState, RunState
 from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunBoardRow, RunRow
+from db.farm.turns import charge_leases
 from db.tables import DeviceRow, StudyRow
 from mapper.errors import Problem
 
@@ -225,13 +226,15 @@ def expire(
 
     The attempt stays the newest, so that its result still counts until somebody claims again.
     """
+    lapsed = (
+        JobRow.id.in_(list(job_ids)),
+        JobRow.state == JobState.LEASED,
+        JobRow.lease_until < now,
+    )
+    charge_leases(session, lapsed, now)
     rows = session.scalars(
         update(JobRow)
-        .where(
-            JobRow.id.in_(list(job_ids)),
-            JobRow.state == JobState.LEASED,
-            JobRow.lease_until < now,
-        )
+        .where(*lapsed)
         .values(state=JobState.QUEUED, lease_until=None, not_before=now, rung_at=None)
         .returning(JobRow),
         execution_options=_FRESH,

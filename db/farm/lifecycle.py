@@ -27,7 +27,7 @@ from db.farm.states import (
     require_step,
 )
 from db.farm.tables import JobAttemptRow, JobRow, RunRow
-from db.farm.turns import next_ranks
+from db.farm.turns import charge_leases, next_proposal_rank
 from db.transactions import table_of
 from mapper.measurement import OUTCOME_KINDS
 
@@ -159,6 +159,12 @@ def end_run(
 
 def cancel_open_jobs(session: Session, run_id: str, now: datetime) -> None:
     """Cancel what is queued, and a ``propose`` job under way: its lease becomes stale."""
+    under_way = (
+        JobRow.run_id == run_id,
+        JobRow.state == JobState.LEASED,
+        JobRow.kind == JobKind.PROPOSE,
+    )
+    charge_leases(session, under_way, now)
     dropped = (
         update(JobRow)
         .where(
@@ -303,7 +309,7 @@ def add_propose_job(session: Session, run: RunRow, now: datetime) -> str:
             now,
             run_id=run.id,
             principal=run.principal,
-            rank=next_ranks(session, run.priority, run.principal, 1)[0],
+            rank=next_proposal_rank(session, run.priority, run.principal, run.id, now),
             payload={"run": run.id},
             held=run.state == RunState.PAUSED,
         ),

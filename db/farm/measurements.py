@@ -6,9 +6,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, Text, cast, func, select
 
 from db.farm.checking import checked_integer, checked_limit, checked_number
 from db.farm.errors import absent
@@ -21,6 +22,8 @@ from db.transactions import Transactions
 from mapper.errors import LimitError, Problem
 from mapper.measurement import OUTCOME_KINDS
 
+#: Bytes of trials and details that one page reads; a trial has eight.
+MOST_OF_A_PAGE = 2**20
 #: Timed measurements that one series goes through.
 MOST_OF_A_SERIES = 1_000_000
 
@@ -97,15 +100,45 @@ class Measurements:
         after: int | None = None,
         newest_first: bool = False,
     ) -> tuple[StudiedMeasurement, ...]:
-        """Measurements from behind the one with id ``after`` (the last of the page before)."""
+        """The first of :meth:`page_and_more`."""
+        return self.page_and_more(selection, limit=limit, after=after, newest_first=newest_first)[0]
+
+    def page_and_more(
+        self,
+        selection: Selection,
+        *,
+        limit: int = 100,
+        after: int | None = None,
+        newest_first: bool = False,
+        most_bytes: int = MOST_OF_A_PAGE,
+    ) -> tuple[tuple[StudiedMeasurement, ...], bool]:
+        """Measurements from behind the one with id ``after`` (the last of the page before), and
+        whether there are more.
+
+        They are one at least, ``limit`` at most, and fewer where their trials and details have
+        more than ``most_bytes``: a board may send 100,000 trials of each.
+        """
         row = MeasurementRow
-        rows = _rows().where(row.study_id.in_(studies_of(selection)), *conditions_of(selection))
+        size = func.length(cast(row.detail, Text))
+        for times in (row.trials, row.spans):
+            size += func.coalesce(func.length(times), 0)
+        sizes = select(row.id, size).where(
+            row.study_id.in_(studies_of(selection)), *conditions_of(selection)
+        )
         if after is not None:
             checked_integer("after", after)
-            rows = rows.where(row.id < after if newest_first else row.id > after)
-        rows = rows.order_by(row.id.desc() if newest_first else row.id).limit(checked_limit(limit))
+            sizes = sizes.where(row.id < after if newest_first else row.id > after)
+        order = row.id.desc() if newest_first else row.id
+        sizes = sizes.order_by(order).limit(checked_limit(limit) + 1)
         with self._transactions.read() as session:
-            return tuple(_studied(*found) for found in session.execute(rows))
+            found = session.execute(sizes).all()
+            sums = accumulate(n_bytes for _, n_bytes in found[:limit])
+            page_of = zip(found[:limit], sums, strict=True)
+            ids = [number for (number, _), total in page_of if total <= most_bytes]
+            ids = ids or [number for number, _ in found[:1]]
+            rows = _rows().where(row.id.in_(ids)).order_by(order)
+            page = tuple(_studied(*one) for one in session.execute(rows)) if ids else ()
+        return page, len(found) > len(page)
 
     def counts(self, selection: Selection) -> dict[str, int]:
         """How many measurements ended in each kind of outcome, kinds of none included."""

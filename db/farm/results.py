@@ -21,7 +21,7 @@ from db.farm.rows import job_of, run_of
 from db.farm.run_records import Proposal
 from db.farm.states import BoardState, EventKind, JobKind, JobState, RunState
 from db.farm.tables import BoardRow, JobRow, RunRow
-from db.farm.turns import charge
+from db.farm.turns import HeldSeconds, charge_lease
 from db.tables import MeasurementRow
 from db.transactions import Transactions, insert_if_absent
 from mapper.errors import Problem, StoreError
@@ -39,9 +39,12 @@ class Results:
     counts until somebody claims the job again.
     """
 
-    def __init__(self, transactions: Transactions, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, transactions: Transactions, now: Callable[[], datetime], held: HeldSeconds
+    ) -> None:
         self._transactions = transactions
         self._now = now
+        self._held_seconds = held
 
     def finish_solve(self, lease: Lease, result: Any) -> Finished:
         """Keep the result (JSON, at most 4 MiB; larger ones are artifacts) with the job."""
@@ -53,7 +56,7 @@ class Results:
             if held.repeat:
                 return _finished(job, run, now, repeated=True)
             job.result = result
-            _finish(session, held, now)
+            self._finish(session, held, now)
             return _finished(job, run, now, stored=True)
 
     def finish_propose(self, lease: Lease, proposal: Proposal) -> Finished:
@@ -75,7 +78,7 @@ class Results:
             run.exhausted = run.exhausted or proposal.exhausted
             run.strategy_state = proposal.strategy_state
             run.started_at = run.started_at or now
-            _finish(session, held, now)
+            self._finish(session, held, now)
             if not added and not run.exhausted:
                 run.exhausted = not _measures_open(session, run.id)
             payload = {
@@ -142,7 +145,7 @@ class Results:
                 "started_at": min(max(began, held.claimed_at), now),
             }
             stored = insert_if_absent(session, MeasurementRow, row)
-            _finish(session, held, now)
+            self._finish(session, held, now)
             with session.no_autoflush:  # the run's row is written once, at the end
                 if stored:
                     _count(run, job, columns.kind, columns.time_ms)
@@ -160,18 +163,18 @@ class Results:
                 settle(session, run, now)
             return _finished(job, run, now, stored=stored)
 
+    def _finish(self, session: Session, held: Held, now: datetime) -> None:
+        """End the job, at its owner's expense."""
+        held_s = self._held_seconds.ended(held.job.id, held.job.attempt)
+        charge_lease(session, held.job, held.claimed_at, now, held_s)
+        finish_job(session, held.job, now)
+
 
 def _held(session: Session, lease: Lease, kind: JobKind, board_id: str | None = None) -> Held:
     held = held_job(session, lease, board_id)
     if held.job.kind != kind:
         raise ConflictError(Problem("job", "is of another kind", held.job.kind, allowed=kind))
     return held
-
-
-def _finish(session: Session, held: Held, now: datetime) -> None:
-    """End the job, at its owner's expense."""
-    charge(session, held.job, (now - held.claimed_at).total_seconds())
-    finish_job(session, held.job, now)
 
 
 def _require_in_service(session: Session, board_id: str) -> None:

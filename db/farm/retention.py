@@ -42,9 +42,10 @@ class RetentionPolicy:
     """How long things are kept, in days; None for ever.
 
     ``events_kept`` is the number of newest events of each run and board. ``jobs_days`` counts
-    from the end of a run (or of a job that belongs to none); with a run's jobs go its claims on
-    artifacts. ``artifacts_days`` counts from the last time that bytes were stored; what a run
-    still refers to stays.
+    from the end of a run; with a run's jobs go its claims on artifacts. ``lone_jobs_days`` counts
+    from the end of a job that belongs to none: whoever asked has read its answer.
+    ``artifacts_days`` counts from the last time that bytes were stored; what a run still refers to
+    stays.
     """
 
     events_kept: int = 10_000
@@ -52,11 +53,12 @@ class RetentionPolicy:
     idempotency_days: float | None = 1.0
     credentials_days: float | None = 30.0
     jobs_days: float | None = 365.0
+    lone_jobs_days: float | None = 2.0
     artifacts_days: float | None = 7.0
 
     def __post_init__(self) -> None:
         checked_integer("events_kept", self.events_kept, 1)
-        for name in ("events", "idempotency", "credentials", "jobs", "artifacts"):
+        for name in ("events", "idempotency", "credentials", "jobs", "lone_jobs", "artifacts"):
             days = getattr(self, f"{name}_days")
             if days is not None:
                 checked_number(f"{name}_days", days, 0.0, 36_500.0)
@@ -189,14 +191,14 @@ def _jobs_of_runs(session: Session, policy: RetentionPolicy, now: datetime, limi
 
 
 def _lone_jobs(session: Session, policy: RetentionPolicy, now: datetime, limit: int) -> int:
-    if policy.jobs_days is None:
+    if policy.lone_jobs_days is None:
         return 0
     ids = session.scalars(
         select(JobRow.id)
         .where(
             JobRow.run_id.is_(None),
             JobRow.state.in_(_ENDED_JOBS),
-            JobRow.ended_at < now - timedelta(days=policy.jobs_days),
+            JobRow.ended_at < now - timedelta(days=policy.lone_jobs_days),
         )
         .limit(limit)
     ).all()

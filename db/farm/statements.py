@@ -148,23 +148,28 @@ _busy = board_is_busy(bindparam("board", type_=_job.board_id.type))
 _NEED_NOT_LAST = func.set_config("synchronous_commit", "off", true())
 
 
-def _first(*which: ColumnElement[bool]) -> ColumnElement[str]:
-    """The first claimable job of those. Jobs that another transaction is about to take are
-    passed over on PostgreSQL; on SQLite there is no other writer."""
+def _first(
+    *which: ColumnElement[bool], before: tuple[ColumnElement[bool], ...] = ()
+) -> ColumnElement[str]:
+    """The first claimable job of those, what is not ``before`` being first. Jobs that another
+    transaction is about to take are passed over on PostgreSQL; on SQLite there is no other
+    writer."""
     return (
         select(_job.id)
         .where(*which, _claimable)
-        .order_by(_job.rank, _job.id)
+        .order_by(*before, _job.rank, _job.id)
         .limit(_ONE)
         .with_for_update(skip_locked=True)
         .scalar_subquery()
     )
 
 
-def _taking(*which: ColumnElement[bool]) -> ReturningUpdate[tuple[object, ...]]:
+def _taking(
+    *which: ColumnElement[bool], before: tuple[ColumnElement[bool], ...] = ()
+) -> ReturningUpdate[tuple[object, ...]]:
     return (
         update(_jobs)
-        .where(_job.id == _first(*which), _job.state == _QUEUED)
+        .where(_job.id == _first(*which, before=before), _job.state == _QUEUED)
         .values(
             state=JobState.LEASED,
             attempt=_job.attempt + 1,
@@ -237,16 +242,30 @@ def _claim_at_once() -> Select[tuple[object, ...]]:
 
 
 _work = and_(_job.board_id.is_(None), _job.kind.in_(bindparam("kinds", expanding=True)))
+_at_work = _jobs.alias("at_work")
+#: Whether a job's owner has one of these kinds under way. Read once, not for each job.
+_owner_at_work = _job.principal.in_(
+    select(_at_work.c.principal).where(
+        _at_work.c.state == _LEASED,
+        _at_work.c.board_id.is_(None),
+        _at_work.c.kind.in_(bindparam("kinds", expanding=True)),
+    )
+)
 #: Lease the first claimable job: ``now``, ``token_hash``, ``until``, and ``board`` or ``kinds``.
 TAKE_FOR_BOARD = _taking(_of_board, ~_busy)
 #: The whole claim, on PostgreSQL: ``board``, ``owner``, ``now``, ``seen_before``, ``token_hash``,
 #: ``until``.
 CLAIM_AT_ONCE = _claim_at_once()
-TAKE_WORK = _taking(_work)
+TAKE_WORK = _taking(_work, before=(_owner_at_work,))
+#: The same of those who have none of these kinds under way.
+TAKE_ANOTHERS_WORK = _taking(_work, ~_owner_at_work)
 #: The same, where it is the job ``named``.
 TAKE_NAMED_WORK = _taking(_work, _job.id == bindparam("named"))
 #: ``kinds``, ``now``: a job that a claim would take or has to clear away.
 WORK_WAITS = select(_job.id).where(_work, _waiting | _lapsed).limit(_ONE)
+ANOTHERS_WORK_WAITS = (
+    select(_job.id).where(_work, (_waiting & ~_owner_at_work) | _lapsed).limit(_ONE)
+)
 
 #: ``now``, ``before``: a job for solver workers whose bell was not rung since then.
 UNRUNG = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
 from db.farm.board_steps import add_board
@@ -27,11 +27,17 @@ from db.farm.rows import board_of, token_of
 from db.farm.statements import TOKEN, USED_NOW
 from db.farm.states import Scope
 from db.farm.tables import BoardRow, EnrolmentRow, TokenRow
-from db.transactions import Transactions
+from db.transactions import Transactions, table_of
 from mapper.errors import InputError, Problem
 
 MOST_LIFETIME_S = 3_660 * 86_400.0
 _NO_HASH = "0" * 64
+_codes = table_of(EnrolmentRow).c
+_GOOD_CODE = select(_codes.hash).where(
+    _codes.hash == bindparam("code"),
+    _codes.used_at.is_(None),
+    _codes.expires_at > bindparam("now", type_=_codes.expires_at.type),
+)
 
 
 class Tokens:
@@ -165,6 +171,11 @@ class Enrolments:
         Of several at once, one gets in. Raises ``CodeGone``, ``ConflictError`` for a name that
         is taken (the code stays good), ``InputError`` and ``LimitError``.
         """
+        # Looked at first: whoever guesses must not hold the one place of a writer.
+        with self._transactions.look() as connection:
+            good = connection.execute(_GOOD_CODE, {"code": code_hash(code), "now": self._now()})
+            if good.first() is None:
+                raise _code_gone()
         with self._transactions.write() as session:
             now = self._now()
             used = (
@@ -181,7 +192,7 @@ class Enrolments:
                 used, execution_options={"synchronize_session": False}
             ).one_or_none()
             if row is None:
-                raise CodeGone(Problem("code", "is unknown, was used or has expired"))
+                raise _code_gone()
             board = add_board(session, now, name, row.profile, agent_version, facts)
             session.execute(
                 update(EnrolmentRow).where(EnrolmentRow.hash == row.hash).values(board_id=board.id),
@@ -215,6 +226,10 @@ def add_token(
     session.add(row)
     session.flush()
     return NewToken(token_of(row), text)
+
+
+def _code_gone() -> CodeGone:
+    return CodeGone(Problem("code", "is unknown, was used or has expired"))
 
 
 def _check(label: str, lifetime_s: float | None) -> None:

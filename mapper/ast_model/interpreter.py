@@ -61,14 +61,19 @@ MAX_ELEMENTS = 2**28
 MAX_AXES = 60  # NumPy itself stops at 64
 
 
+def _unwatched() -> None:
+    """Nobody bounds the time."""
+
+
 def interpret(
     program: Program,
     values: Mapping[str, int],
     inputs: Mapping[str, Array],
     dtype: DTypeLike = np.float64,
+    tick: Callable[[], None] = _unwatched,
 ) -> Array:
     """The result of the program's last kernel; see :func:`interpret_all`."""
-    return interpret_all(program, values, inputs, dtype)[program.kernels[-1].name]
+    return interpret_all(program, values, inputs, dtype, tick)[program.kernels[-1].name]
 
 
 def interpret_all(
@@ -76,12 +81,14 @@ def interpret_all(
     values: Mapping[str, int],
     inputs: Mapping[str, Array],
     dtype: DTypeLike = np.float64,
+    tick: Callable[[], None] = _unwatched,
 ) -> dict[str, Array]:
     """Every kernel's result, by name, in the program's order.
 
     ``values`` has a value for every tuning parameter, ``inputs`` an array for every input,
     outermost dimension first, lanes last; ``dtype`` is what is computed in, and what arrays of
-    32-bit floats are held in. Raises TypeErrors for a program that is not well
+    32-bit floats are held in; ``tick`` is called before each step and may end it all by raising.
+    Raises TypeErrors for a program that is not well
     typed; InputError for values that are missing or break an obligation (all are named)
     and for arrays of another shape; LimitError when an intermediate value is too large.
     """
@@ -91,7 +98,7 @@ def interpret_all(
     env: dict[str, tuple[Value, int]] = {}
     for name, array in checked_inputs(program, numbers, inputs, np.dtype(dtype)).items():
         env[name] = (array, 0)
-    run = _Interpreter(program, numbers, np.dtype(dtype))
+    run = _Interpreter(program, numbers, np.dtype(dtype), tick)
     results: dict[str, Array] = {}
     for kernel in program.kernels:
         with np.errstate(all="ignore"):  # overflow is for the comparison to judge
@@ -171,13 +178,21 @@ def checked_inputs(
 
 
 class _Interpreter:
-    def __init__(self, program: Program, numbers: Mapping[str, int], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        numbers: Mapping[str, int],
+        dtype: np.dtype[Any],
+        tick: Callable[[], None],
+    ) -> None:
         self._program = program
+        self._tick = tick
         self._numbers = numbers
         self._dtype = dtype
 
     def evaluate(self, node: Node, env: Environment, depth: int) -> Value:
         """The value of a node under ``depth`` batch axes."""
+        self._tick()
         match node:
             case Ref(name):
                 value, bound = env[name]

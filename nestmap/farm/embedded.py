@@ -28,7 +28,8 @@ def _silent(what: str, how: str) -> None:
 
 
 class EmbeddedRunner:
-    """Claims jobs of these kinds and works on them, ``at_once`` of them at a time.
+    """Claims jobs of these kinds and works on them, ``at_once`` of them at a time, of each owner
+    one if ``one_each``.
 
     Start it with :meth:`run` as a task of the loop that the pool belongs to, and cancel that
     task to stop: jobs under way are given back.
@@ -41,6 +42,7 @@ class EmbeddedRunner:
         *,
         kinds: tuple[JobKind, ...] = WORK,
         at_once: int = 1,
+        one_each: bool = False,
         lease_s: float = LEASE_S,
         told: Told = _silent,
     ) -> None:
@@ -48,6 +50,7 @@ class EmbeddedRunner:
         self._pool = pool
         self._kinds = kinds
         self._at_once = at_once
+        self._one_each = one_each
         self._lease_s = lease_s
         self._told = told
         self._bell = asyncio.Event()
@@ -84,7 +87,9 @@ class EmbeddedRunner:
     async def _claim(self) -> Claim | None:
         claiming = asyncio.ensure_future(
             asyncio.to_thread(
-                lambda: self._farm.jobs.claim_work(self._kinds, OWNER, lease_s=self._lease_s)
+                lambda: self._farm.jobs.claim_work(
+                    self._kinds, OWNER, lease_s=self._lease_s, one_each=self._one_each
+                )
             )
         )
         try:

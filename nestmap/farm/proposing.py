@@ -74,7 +74,7 @@ async def propose(job: Job, farm: Farm, pool: SolverPool, limits: SolverLimits) 
         raise NotSeenError(f"device {board.id} has not called yet, so nothing is known of it")
     with tempfile.TemporaryDirectory(prefix="nestmap-propose-") as folder:
         request = await asyncio.to_thread(propose_request, history, board, folder, earlier, best)
-        answer = await pool.ask_when_free(request, limits)
+        answer = await pool.ask_when_free(request, limits, job.principal)
         return await asyncio.to_thread(_proposal, answer.items, answer.end, Path(folder))
 
 

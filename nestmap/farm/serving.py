@@ -42,6 +42,8 @@ _BACKLOG = 2048
 _COLLECT = (20_000, 20, 20)
 #: Requests under way get so long at the end; long polls and streams are told to end before.
 _GRACE_S = 5
+#: Proposals under way at once, each of another owner.
+_PROPOSALS = 3
 #: Seconds between two requests to runners to end.
 _AGAIN_S = 1.0
 #: So long the local worker may take to open its device; it may come later, too.
@@ -185,10 +187,19 @@ async def _solving(
     def told(job: str, how: str) -> None:
         _told(said, job, how)
 
-    # A child of their own: runs go on whatever people ask.
-    async with SolverPool(PoolSettings(children=1)) as proposals:
+    # A child of their own: runs go on whatever people ask. Of each owner one is under way, and
+    # who waits for another's gets a child that is started for that.
+    settings = PoolSettings(children=1, most_extra=_PROPOSALS - 1)
+    async with SolverPool(settings) as proposals:
         runners = (
-            EmbeddedRunner(farm, proposals, kinds=(JobKind.PROPOSE,), told=told),
+            EmbeddedRunner(
+                farm,
+                proposals,
+                kinds=(JobKind.PROPOSE,),
+                at_once=_PROPOSALS,
+                one_each=True,
+                told=told,
+            ),
             EmbeddedRunner(farm, pool, kinds=(JobKind.SOLVE,), told=told),
         )
         running = [asyncio.create_task(runner.run()) for runner in runners]

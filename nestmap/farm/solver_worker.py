@@ -40,12 +40,13 @@ class WorkerProcess:
         self._pool: SolverPool | None = None
         self._owner = f"{socket.gethostname()}/{os.getpid()}"
 
-    def work(self, job_id: str) -> str:
-        """Claim the job of a bell and work on it; ``none`` where somebody else has it."""
+    def work(self) -> str:
+        """At a bell: claim what is next, whatever it rang for, and work on it; ``none``
+        where others have it all."""
         if self._runner is None:
             self._runner = asyncio.Runner()
             self._owner = f"{socket.gethostname()}/{os.getpid()}"
-        return self._runner.run(self._work(job_id))
+        return self._runner.run(self._work())
 
     def close(self) -> None:
         """End the child, and close the store."""
@@ -57,7 +58,7 @@ class WorkerProcess:
             self._farm.close()
         self._runner = self._pool = self._farm = None
 
-    async def _work(self, job_id: str) -> str:
+    async def _work(self) -> str:
         # Opened here and not before: connections do not survive a fork.
         if self._farm is None:
             self._farm = await asyncio.to_thread(partial(Farm.open, self._store, connections=4))
@@ -67,7 +68,7 @@ class WorkerProcess:
             self._pool = pool
         farm = self._farm
         claim = await asyncio.to_thread(
-            partial(farm.jobs.claim_work, WORK, self._owner, lease_s=self._lease_s, job_id=job_id)
+            partial(farm.jobs.claim_work, WORK, self._owner, lease_s=self._lease_s)
         )
         if claim is None:
             return "none"
@@ -85,7 +86,7 @@ def worker_app(
         if not isinstance(job_id, str) or len(job_id) > _MAX_ID:
             return  # no bell of ours
         try:
-            process.work(job_id)
+            process.work()
         except (NestmapError, SolverProblem) as error:
             # The job waits in the store, or its lease runs out: the sweeper rings again.
             logger.warning("%s was not worked on: %s", job_id, error)

@@ -24,7 +24,7 @@ from nestmap.farm.proposing import NotSeenError, propose
 
 LEASE_S = 30.0
 #: Most that one proposal may use: it prints kernels and makes a reference output.
-PROPOSE_LIMITS = SolverLimits(memory_bytes=4 * 2**30, cpu_s=900.0, wall_s=600.0)
+PROPOSE_LIMITS = SolverLimits(memory_bytes=4 * 2**30, cpu_s=600.0, wall_s=300.0)
 _RETRY_AFTER_S = 1.0
 _NOT_SEEN_AGAIN_S = 10.0
 #: Reasons of the pool's that say nothing about the request: it is tried again.

@@ -1,9 +1,10 @@
 """What a layer or program must compute, from code that shares nothing with the kernels.
 
 A layer's reference is a convolution in float64 straight from its definition: windows of the
-padded image times the filters of their group, plus bias, activated. A program that belongs to
-no layer is held against its one meaning, the interpreter's, which is computed by whole arrays;
-where that would take too long, some of its outputs are known (see mapper.ast_model.outputs).
+padded image times the filters of their group, plus bias, activated; where that would take too
+long, some outputs are computed so, and the others are not known. A program that belongs to no
+layer is held against its one meaning, the interpreter's, which is computed by whole arrays; where
+that would take too long, some of its outputs are known (see mapper.ast_model.outputs).
 """
 
 from __future__ import annotations
@@ -22,16 +23,24 @@ from mapper.ast_model.element_types import half_roundings
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.loop_nest import Loop, LoopKernel, Statement
 from mapper.ast_model.nodes import Program
-from mapper.ast_model.outputs import outputs
+from mapper.ast_model.outputs import SAMPLED, drawn, outputs
 from mapper.ast_model.types import element_dtype
 from mapper.errors import InputError, LimitError, Problem
 from mapper.layer_spec import Activation, LayerSpec, Layout, block_of
 from mapper.pipeline import Subject
 from mapper.programs.common import BIAS, IMAGE, WEIGHTS
+from mapper.solver.limits import SolveLimits, Watch
 from worker.measuring import Tolerance
 
 #: Bytes that a chunk of copied windows may take. Small enough for a board's memory.
 _CHUNK_BYTES = 64 * 1024 * 1024
+#: Multiplications of a layer whose outputs are all computed: some seconds on one core.
+MOST_MULTIPLICATIONS = 2**35
+#: The same where it is some of them; at least :data:`_LEAST_SAMPLED` are computed.
+_MOST_SAMPLED_MULTIPLICATIONS = 2**30
+_LEAST_SAMPLED = 16
+#: Seconds that the interpreter may take for a program.
+INTERPRETED_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ def make_workload(subject: Subject, seed: int, parameters: Mapping[str, int]) ->
     """
     inputs = make_inputs(subject, seed)
     if subject.layer is not None:
-        expected = convolve(subject.layer, **inputs)
+        expected = expected_of_layer(subject.layer, inputs, seed)
         length = subject.layer.accumulation_length
     else:
         program = subject.require_program()
@@ -80,9 +89,21 @@ def _outputs(
     try:
         found = outputs(program, dict(parameters), inputs, seed)
     except LimitError:  # slowly, then, if at all
-        values = np.asarray(interpret(program, dict(parameters), inputs), dtype=np.float64)
+        watch = Watch(SolveLimits(time_s=INTERPRETED_S, memory_bytes=None))
+        found = interpret(program, dict(parameters), inputs, tick=watch.tick)
+        values = np.asarray(found, dtype=np.float64)
         return values, values.size
     return found.values, found.values.size if found.known is None else found.known
+
+
+def expected_of_layer(
+    layer: LayerSpec, inputs: Mapping[str, NDArray[Any]], seed: int
+) -> NDArray[np.float64]:
+    """All outputs of a layer; some, drawn by the seed, where all would take too long."""
+    if layer.macs <= MOST_MULTIPLICATIONS:
+        return convolve(layer, **inputs)
+    most = _MOST_SAMPLED_MULTIPLICATIONS // layer.accumulation_length
+    return convolve_some(layer, min(SAMPLED, max(_LEAST_SAMPLED, most)), seed, **inputs)
 
 
 def make_inputs(subject: Subject, seed: int) -> dict[str, NDArray[Any]]:
@@ -133,6 +154,42 @@ def convolve(
     if bias is not None:
         result += bias.astype(np.float64)
     return np.ascontiguousarray(from_channels_last(layer, activated(layer, result)))
+
+
+def convolve_some(
+    layer: LayerSpec,
+    count: int,
+    seed: int,
+    image: NDArray[Any],
+    weights: NDArray[Any],
+    bias: NDArray[Any] | None = None,
+) -> NDArray[np.float64]:
+    """As :func:`convolve` for this many outputs and some corners; all others are NaN."""
+    _check_shapes(layer, image, weights, bias)
+    images, weights = channels_last_image(layer, image), channels_last_weights(layer, weights)
+    padded = np.pad(
+        images,
+        ((0, 0), (layer.pad_top, layer.pad_bottom), (layer.pad_left, layer.pad_right), (0, 0)),
+    )
+    shape = (layer.batch, layer.output_height, layer.output_width, layer.filters)
+    indices = drawn(shape, count, seed)
+    totals = np.empty(len(indices[0]))
+    depth = layer.channels // layer.groups
+    for place, (one, row, column, chosen) in enumerate(zip(*indices, strict=True)):
+        top, left = row * layer.stride_y, column * layer.stride_x
+        first = chosen // (layer.filters // layer.groups) * depth
+        window = padded[
+            one,
+            top : top + layer.window_height : layer.dilation_y,
+            left : left + layer.window_width : layer.dilation_x,
+            first : first + depth,
+        ]
+        totals[place] = np.vdot(window.astype(np.float64), weights[chosen].astype(np.float64))
+    if bias is not None:
+        totals += bias.astype(np.float64)[indices[3]]
+    result = np.full(shape, np.nan)
+    result[indices] = activated(layer, totals)
+    return np.ascontiguousarray(from_channels_last(layer, result))
 
 
 def channels_last_image(layer: LayerSpec, image: NDArray[Any]) -> NDArray[Any]:

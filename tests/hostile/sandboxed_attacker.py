@@ -10,9 +10,10 @@ import ctypes
 import json
 import mmap
 import os
-import signal
+import resource
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -26,18 +27,20 @@ _MOST_FORKS = 600
 
 def _forks() -> str:
     children: list[int] = []
+    # They end with this pipe: to send signals to them may be refused.
+    wait, go = os.pipe()
     try:
         while len(children) < _MOST_FORKS:
             child = os.fork()
             if not child:
-                signal.pause()
+                os.close(go)
+                os.read(wait, 1)
                 os._exit(0)
             children.append(child)
     except OSError:
         return ""
     finally:
-        for child in children:
-            os.kill(child, signal.SIGKILL)
+        os.close(go)
         for child in children:
             os.waitpid(child, 0)
     return f"{len(children)} processes"
@@ -97,6 +100,17 @@ def _fill(how: str) -> None:
             descriptor = os.memfd_create("x")
             for _ in range(400):
                 os.write(descriptor, bytes(1 << 20))
+    elif how == "disk":
+        for number in range(2200):
+            Path(os.environ["TMPDIR"], str(number)).write_bytes(bytes(1 << 20))
+    elif how == "many files":
+        for number in range(30_000):
+            Path(os.environ["TMPDIR"], str(number)).touch()
+    elif how == "nameless":
+        for _ in range(22):
+            descriptor, name = tempfile.mkstemp()
+            os.unlink(name)
+            os.write(descriptor, bytes(100 << 20))
     elif how == "processes":
         for _ in range(3):
             if not os.fork():
@@ -145,6 +159,21 @@ def attacks(aim: dict[str, str]) -> dict[str, Callable[[], str]]:
     }
 
 
+def attacks_on_others(agent: int) -> dict[str, Callable[[], str]]:
+    """What a namespace of processes and of what they share makes harmless: then they see none."""
+    number = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
+    new, key = 0o1600, os.getpid()
+    return {
+        "signal to a thread of the agent": lambda: _syscall((234, 131)[number], agent, agent, 0),
+        "signal to the agent as a thread": lambda: _syscall((200, 130)[number], agent, 0),
+        "signal to the agent's group": lambda: _killed(-os.getpgid(agent)),
+        "limits of the agent": lambda: str(resource.prlimit(agent, resource.RLIMIT_CORE)),
+        "shared memory": lambda: _syscall((29, 194)[number], key, 4096, new),
+        "queue of messages": lambda: _syscall((68, 186)[number], key, new),
+        "semaphores": lambda: _syscall((64, 190)[number], key, 1, new),
+    }
+
+
 def main() -> None:
     """Enter, attack, tell, stay."""
     parser = argparse.ArgumentParser()
@@ -158,7 +187,13 @@ def main() -> None:
         enter(Sandbox(kind=aim["within"]), folders, known.lifeline)
     facts = enter(Sandbox.from_text(os.environ[VARIABLE]), folders, known.lifeline)
     got: dict[str, str] = {}
-    for name, attack in attacks(aim).items():
+    chosen = attacks(aim)
+    if facts["sandbox.processes"] != "own":
+        chosen |= attacks_on_others(int(aim["agent"]))
+        if facts["sandbox.signals"] == "to itself":
+            # Where Landlock keeps them back, this says that it worked and did nothing.
+            chosen["signal to all"] = lambda: _killed(-1)
+    for name, attack in chosen.items():
         try:
             if gain := attack():
                 got[name] = gain

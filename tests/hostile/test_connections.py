@@ -190,6 +190,67 @@ def test_a_customer_of_ipv6_cannot_take_all_connections() -> None:
     assert found.enter(each[0]) == "" and found.count == 2
 
 
+def test_a_site_of_ipv6_cannot_take_all_connections() -> None:
+    found = OpenConnections(ConnectionBounds(most=20, most_each=4), Seldom(lambda *_: None))
+    answers = [found.enter(f"2001:db8:1:{number:x}::1") for number in range(12)]
+    assert answers == [""] * 10 + ["of this address"] * 2
+    assert found.enter("2001:db8:2:1::1") == ""
+
+
+def test_failures_of_a_site_of_ipv6_are_counted_together() -> None:
+    authenticator = Authenticator(cast(Any, None), cache_s=0, failures_per_minute=2)
+    for number in range(20):
+        authenticator.failed(f"2001:db8:1:{number:x}::1")
+    with pytest.raises(ProblemError, match="too many"):
+        authenticator.failed("2001:db8:1:ff::1")
+    authenticator.failed("2001:db8:2:1::1")
+
+
+def test_the_oldest_silent_connection_gives_way() -> None:
+    now = [0.0]
+    bounds = ConnectionBounds(most=4, most_each=3)
+    found = OpenConnections(bounds, Seldom(lambda *_: None), clock=lambda: now[0])
+    cut: list[str] = []
+
+    def enter(name: str, address: str) -> str:
+        def end() -> None:
+            cut.append(name)
+            found.speaks(address, end)
+            found.leave(address)
+
+        refused = found.enter(address)
+        if refused:
+            found.leave(address)
+        else:
+            found.is_silent(address, end)
+        return refused
+
+    assert [enter(f"a{number}", "203.0.113.1") for number in range(3)] == ["", "", ""]
+    assert enter("a3", "203.0.113.1") == "of this address"  # nobody is silent for long yet
+    now[0] += 2
+    assert enter("b", "203.0.113.2") == "" and not cut
+    assert enter("a4", "203.0.113.1") == "" and cut == ["a0"]
+    assert enter("c", "203.0.113.3") == "" and cut == ["a0", "a1"]
+    found.speaks("203.0.113.2", lambda: None)
+    assert found.count == 4
+
+
+def test_silent_connections_give_way_to_one_that_asks(tmp_path: Path) -> None:
+    with bounded(tmp_path, max_connections=64, max_connections_each=8) as (address, _):
+        silent = [socket.create_connection(address) for _ in range(8)]
+        time.sleep(1.3)
+        with socket.create_connection(address) as asks:
+            asks.settimeout(10)
+            asks.sendall(REQUEST)
+            assert b" 200 " in asks.recv(4096)
+        silent[0].settimeout(10)
+        with pytest.raises(ConnectionError):
+            silent[0].recv(1)
+            raise ConnectionResetError
+        for one in silent:
+            one.close()
+
+
 def test_failures_of_a_customer_of_ipv6_are_counted_together() -> None:
     authenticator = Authenticator(cast(Any, None), cache_s=0, failures_per_minute=2)
     for number in range(2):

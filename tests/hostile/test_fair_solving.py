@@ -158,7 +158,7 @@ def test_a_runner_claims_its_kinds_alone() -> None:
     claimed: list[Any] = []
 
     class Jobs:
-        def claim_work(self, kinds: Any, owner: str, *, lease_s: float) -> None:
+        def claim_work(self, kinds: Any, owner: str, *, lease_s: float, one_each: bool) -> None:
             claimed.append(kinds)
 
     class Farm:

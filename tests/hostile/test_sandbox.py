@@ -17,7 +17,7 @@ import pytest
 
 from mapper.measurement import Timed
 from worker.executor.opening import SANDBOXED_CHILD
-from worker.measuring import MeasuringChild, landlock
+from worker.measuring import MeasuringChild, child_process, landlock
 from worker.measuring.child_process import ChildDied, ChildProcess
 from worker.measuring.golden import golden_kernel
 from worker.measuring.sandbox import VARIABLE, Sandbox, lacking
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _OPEN_FILES = {
     "identity", "names of the state's files", "identity through the parent's root",
     "the agent's environment", "the agent's command line", "the agent's memory",
-    "signal to the agent", "shadow", "write beside the package", "write into the state",
+    "shadow", "write beside the package", "write into the state",
     "write into workloads", "write into /var/tmp",
 }  # fmt: skip
 
@@ -120,6 +120,7 @@ def test_child_gets_nothing_of_the_machine(tmp_path: Path, kind: str) -> None:
         assert "the child is root" in lacking(facts)
         got -= {"forks"}
     assert told["workload"] == "numbers"
+    assert facts["sandbox.signals"] in {"own", "scoped", "to itself"}
     assert facts["sandbox.network"] == "none" and facts["sandbox.calls"] == "filtered"
     if kind == "limits":
         assert facts["sandbox.files"] == "open"
@@ -127,8 +128,7 @@ def test_child_gets_nothing_of_the_machine(tmp_path: Path, kind: str) -> None:
         assert "other files of this machine can be read" in lacking(facts)
         return
     assert facts["sandbox.files"] == {"namespaces": "own root", "landlock": "landlock"}[kind]
-    # Signals are what the first editions of Landlock leave.
-    assert got <= ({"signal to the agent"} if landlock.edition() < 6 else set()), told["got"]
+    assert not got, told["got"]
     assert not (tmp_path / "state/left-behind").exists()
 
 
@@ -174,6 +174,27 @@ def test_memory_of_all_processes_together_is_bounded(tmp_path: Path, kind: str, 
         assert not left
 
 
+@pytest.mark.parametrize("kind", kinds()[1:])
+@pytest.mark.parametrize("how", ["disk", "many files", "nameless"])
+def test_what_is_written_to_disk_is_bounded_in_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, how: str
+) -> None:
+    monkeypatch.setattr(child_process, "MOST_WRITTEN_BYTES", 64 << 20)
+    with attack(tmp_path, kind, end=f"fill {how}") as under_way:
+        under_way.told()
+        with pytest.raises(ChildDied, match="wrote too much to disk; allowed: 64 MB"):
+            under_way.told()
+
+
+def test_signals_that_nothing_keeps_back_are_said() -> None:
+    facts = {
+        "sandbox.files": "landlock", "sandbox.network": "none", "sandbox.calls": "filtered",
+        "sandbox.processes": "one group", "sandbox.user": "the agent's",
+    }  # fmt: skip
+    assert lacking(facts) == ("signals reach other processes of the user",)
+    assert not lacking({**facts, "sandbox.signals": "to itself"})
+
+
 @pytest.mark.parametrize("kind", kinds())
 @pytest.mark.parametrize("what", ["thread", "process"])
 def test_what_a_job_leaves_running_is_seen(tmp_path: Path, kind: str, what: str) -> None:
@@ -201,9 +222,10 @@ def test_a_child_in_which_a_job_lives_on_gets_no_other(
         assert child.starts == starts
 
 
+@pytest.mark.parametrize("kind", ["namespaces", "limits"])
 @pytest.mark.parametrize(("end", "code"), [("0", 0), ("7", 7), ("abort", -signal.SIGABRT)])
-def test_end_of_the_child_is_seen_as_it_was(tmp_path: Path, end: str, code: int) -> None:
-    with attack(tmp_path, "namespaces", end=end) as under_way:
+def test_end_of_the_child_is_seen_as_it_was(tmp_path: Path, kind: str, end: str, code: int) -> None:
+    with attack(tmp_path, kind, end=end) as under_way:
         under_way.told()
         with pytest.raises(ChildDied) as death:
             under_way.told()

@@ -18,8 +18,13 @@ from typing import Any
 
 from mapper.errors import DeviceError, Problem
 from worker.devices.pocl_target import CACHE_SETTING, cache_folder
-from worker.measuring.process_watch import memory_of, processes_of, threads_of
-from worker.measuring.sandbox import VARIABLE, Sandbox
+from worker.measuring.process_watch import is_written_beyond, memory_of, processes_of, threads_of
+from worker.measuring.sandbox import (
+    MOST_WRITTEN_BYTES,
+    MOST_WRITTEN_FILES,
+    VARIABLE,
+    Sandbox,
+)
 from worker.measuring.wire import BadMessage, DeadlinePassed, StreamEnded, receive, send
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +35,8 @@ _STDERR_CHARACTERS = 2000
 _KILL_GRACE_S = 5.0
 #: Memory fills at some GB a second at most; to look takes a few milliseconds.
 _WATCH_S = 0.25
+#: Every so many looks the disk is looked at, too: it fills more slowly.
+_DISK_EVERY = 4
 #: What a process that ends takes to be gone, compilers and linkers that a driver starts.
 _SETTLE_S = 0.5
 
@@ -124,18 +131,30 @@ class ChildProcess:
             watch.start()
 
     def _watch(self, most_bytes: int) -> None:
-        """End the child when its processes take too much memory together."""
+        """End the child when its processes take too much memory together, or too much disk."""
+        folder, look = Path(self._directory.name), 0
         while not self._reaped.wait(_WATCH_S):
-            taken = memory_of(processes_of(self._process.pid), most_bytes)
-            if taken <= most_bytes:
+            processes = processes_of(self._process.pid)
+            taken = memory_of(processes, most_bytes)
+            look += 1
+            if taken > most_bytes:
+                over = (
+                    f"its processes took {taken >> 20} MB of memory together; "
+                    f"allowed: {most_bytes >> 20} MB"
+                )
+            elif look % _DISK_EVERY == 0 and is_written_beyond(
+                folder, processes, MOST_WRITTEN_BYTES, MOST_WRITTEN_FILES
+            ):
+                over = (
+                    "it wrote too much to disk; allowed: "
+                    f"{MOST_WRITTEN_BYTES >> 20} MB in {MOST_WRITTEN_FILES} files"
+                )
+            else:
                 continue
             with self._reaping:
                 # Until it is reaped its number is nobody else's.
                 if not self._reaped.is_set():
-                    self._over = (
-                        f"its processes took {taken >> 20} MB of memory together; "
-                        f"allowed: {most_bytes >> 20} MB"
-                    )
+                    self._over = over
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.killpg(self._process.pid, signal.SIGKILL)
             return

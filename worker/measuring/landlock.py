@@ -27,6 +27,11 @@ _BIND_AND_CONNECT = 3
 _SCOPES = 3
 
 
+def scopes_signals() -> bool:
+    """Whether whoever has given up files sends no signals to others, either (Linux 6.12)."""
+    return edition() >= 6
+
+
 def edition() -> int:
     """The kernel's edition of Landlock; 0 where it has none."""
     try:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+#: Folders in folders that a driver's cache may have.
+_MOST_DEPTH = 32
 #: Places in /proc/PID/stat behind the name.
 _STATE, _PARENT, _GROUP, _SESSION = range(4)
 
@@ -60,6 +63,48 @@ def threads_of(processes: Iterable[int]) -> frozenset[int]:
         with contextlib.suppress(OSError):
             found.update(int(name) for name in os.listdir(f"/proc/{pid}/task"))
     return frozenset(found)
+
+
+def is_written_beyond(
+    folder: Path, processes: Iterable[int], most_bytes: int, most_files: int
+) -> bool:
+    """Whether there is more on disk in a folder, and in files that have no name any more but that
+    processes have open. What cannot be looked into counts as more."""
+    taken, number = _nameless(processes), 0
+    waiting = [(str(folder), 0)]
+    while waiting:
+        path, depth = waiting.pop()
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    number += 1
+                    with contextlib.suppress(FileNotFoundError):
+                        taken += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append((entry.path, depth + 1))
+                    if taken > most_bytes or number > most_files or depth > _MOST_DEPTH:
+                        return True
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return True
+    return taken > most_bytes
+
+
+def _nameless(processes: Iterable[int]) -> int:
+    """Bytes of files on disk that were deleted and that processes have open, each once."""
+    sizes: dict[tuple[int, int], int] = {}
+    for pid in processes:
+        folder = f"/proc/{pid}/fd"
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                with contextlib.suppress(OSError):
+                    found = os.stat(f"{folder}/{name}")
+                    if not stat.S_ISREG(found.st_mode) or found.st_nlink:
+                        continue
+                    if not os.readlink(f"{folder}/{name}").startswith("/memfd:"):
+                        sizes[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return sum(sizes.values())
 
 
 def memory_of(processes: Iterable[int], enough: int) -> int:

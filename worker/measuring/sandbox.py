@@ -51,6 +51,9 @@ KINDS = ("auto", "namespaces", "landlock", "limits")
 #: Folders of the child's own that it may write to.
 SCRATCH_FOLDERS = ("cache", "tmp")
 _OPEN_FILES = 1024
+#: What the child may have on disk in all, and in how many files and folders.
+MOST_WRITTEN_BYTES = 2 << 30
+MOST_WRITTEN_FILES = 20_000
 #: A kernel's printf must not fill the disk; more than any driver writes into its cache.
 _LARGEST_FILE_BYTES = 1 << 30
 #: Beside a driver's threads, one or two for a core: linkers, compilers.
@@ -105,6 +108,7 @@ def lacking(facts: Mapping[str, object]) -> tuple[str, ...]:
         "sandbox.network": ("shared", "there is a network"),
         "sandbox.calls": ("free", "system calls are not filtered"),
         "sandbox.processes": ("free", "a process that leaves its group outlives the child"),
+        "sandbox.signals": ("free", "signals reach other processes of the user"),
         "sandbox.user": ("root", "the child is root"),
     }
     return tuple(words for fact, (bad, words) in wanted.items() if facts.get(fact, bad) == bad)
@@ -131,7 +135,8 @@ def enter(sandbox: Sandbox, folders: Folders, lifeline: int) -> dict[str, str]:
         "sandbox.files": "landlock" if locked else "open",
         "sandbox.user": "the agent's" if os.getuid() else "root",
     }
-    return facts | _limited(sandbox, _threads_of(os.getuid()), own_processes=False)
+    scoped = locked and landlock.scopes_signals()
+    return facts | _limited(sandbox, _threads_of(os.getuid()), own_processes=False, scoped=scoped)
 
 
 def _lock_files(sandbox: Sandbox, folders: Folders, visible: VisiblePaths) -> None:
@@ -160,8 +165,13 @@ def restrain() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def _limited(sandbox: Sandbox, threads: int, *, own_processes: bool) -> dict[str, str]:
-    """Put on what every kind has; what of it holds. The user has so many ``threads`` before."""
+def _limited(
+    sandbox: Sandbox, threads: int, *, own_processes: bool, scoped: bool
+) -> dict[str, str]:
+    """Put on what every kind has; what of it holds. The user has so many ``threads`` before.
+
+    ``scoped``: Landlock keeps signals from other processes.
+    """
     memory = sandbox.most_bytes
     # What is allocated, not what is reserved: drivers of GPUs reserve more than there is.
     _limit(resource.RLIMIT_DATA, memory)
@@ -169,11 +179,15 @@ def _limited(sandbox: Sandbox, threads: int, *, own_processes: bool) -> dict[str
     _limit(resource.RLIMIT_NPROC, threads + _PROCESSES + 4 * (os.cpu_count() or 1))
     _attempt("no_new_privs", gain_nothing)
     _attempt("capset", drop_capabilities)
-    filtered = _attempt("seccomp", lambda: filter_calls(may_leave_group=own_processes))
+    filtered = _attempt(
+        "seccomp", lambda: filter_calls(own_processes=own_processes, may_signal=scoped)
+    )
+    signals = "scoped" if scoped else "to itself" if filtered else "free"
     return {
         "sandbox.network": "shared" if sandbox.network or not filtered else "none",
         "sandbox.calls": "filtered" if filtered else "free",
         "sandbox.processes": "own" if own_processes else "one group" if filtered else "free",
+        "sandbox.signals": "own" if own_processes else signals,
         "sandbox.memory": f"{memory >> 20} MB",
         "sandbox.nice": str(os.nice(0)),
     }
@@ -258,7 +272,7 @@ def _in_namespaces(
         "sandbox.files": "own root",
         "sandbox.user": f"nobody ({nobody[0]})" if root else "the agent's",
     }
-    facts |= _limited(sandbox, threads, own_processes=True)
+    facts |= _limited(sandbox, threads, own_processes=True, scoped=True)
     os.write(tell, _ENTERED)
     os.close(tell)
     return facts

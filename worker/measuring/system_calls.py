@@ -83,6 +83,32 @@ _REFUSED = {
     "pidfd_getfd": (438, 438, 438),
     "mount_setattr": (442, 442, 442),
 }
+#: What a namespace of their own (``ipc``) keeps apart, and no file: memory, queues and semaphores
+#: by which processes of a user reach each other.
+_SHARED = {
+    "shmget": (29, 194, 307),
+    "shmat": (30, 196, 305),
+    "shmctl": (31, 195, 308),
+    "semget": (64, 190, 299),
+    "semop": (65, 193, 298),
+    "semctl": (66, 191, 300),
+    "semtimedop": (220, 192, 312),
+    "msgget": (68, 186, 303),
+    "msgsnd": (69, 189, 301),
+    "msgrcv": (70, 188, 302),
+    "msgctl": (71, 187, 304),
+    "mq_open": (240, 180, 274),
+    "mq_unlink": (241, 181, 275),
+}
+#: Permitted where the first argument is 0 (the process itself, or its group) or its own number.
+_OF_ITSELF = {"prlimit64": (302, 261, 369)}
+_SIGNALS = {
+    "kill": (62, 129, 37),
+    "tkill": (200, 130, 238),
+    "tgkill": (234, 131, 268),
+    "rt_sigqueueinfo": (129, 138, 178),
+    "rt_tgsigqueueinfo": (297, 240, 363),
+}
 #: Said not to exist, so that libraries fall back: what clone3 is asked for lies where no filter
 #: sees it, and rings make calls that no filter sees.
 _UNKNOWN = {
@@ -168,13 +194,18 @@ def drop_capabilities() -> None:
     done(libc.capset(header, bytes(24)), "capset")
 
 
-def filter_calls(*, may_leave_group: bool) -> None:
+def filter_calls(*, own_processes: bool, may_signal: bool) -> None:
     """Refuse the calls of the tables above in this process and all that it starts.
+
+    ``own_processes``: it has namespaces of processes and of what they share, so that it may leave
+    its group and reach whatever it sees. ``may_signal``: something else keeps its signals from
+    others; if not, it may send them to itself and to its whole group, and what it starts to none
+    but these.
 
     Raises OSError where the system has no filters, or has another architecture than those known.
     """
     machine = _machine()
-    program = _program(machine, may_leave_group=may_leave_group)
+    program = b"".join(_instructions(machine, own_processes, may_signal or own_processes))
     code = ctypes.create_string_buffer(program, len(program))
     # struct sock_fprog: a number of 8 bytes each, and where they are.
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
@@ -188,12 +219,9 @@ def filter_calls(*, may_leave_group: bool) -> None:
             return
 
 
-def _program(machine: _Architecture, *, may_leave_group: bool) -> bytes:
+def _instructions(machine: _Architecture, own_processes: bool, may_signal: bool) -> Iterator[bytes]:
     """The filter as the kernel's old packet filter has it: each instruction is 8 bytes."""
-    return b"".join(_instructions(machine, may_leave_group=may_leave_group))
 
-
-def _instructions(machine: _Architecture, *, may_leave_group: bool) -> Iterator[bytes]:
     def instruction(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
         return struct.pack("=HBBI", code, yes, no, value)
 
@@ -206,12 +234,20 @@ def _instructions(machine: _Architecture, *, may_leave_group: bool) -> Iterator[
         yield instruction(_AT_LEAST, _X32, no=1)
         yield refuse
     answers = [(_REFUSED, errno.EPERM), (_UNKNOWN, errno.ENOSYS)]
-    if not may_leave_group:
-        answers.append((_LEAVING, 0))
+    if not own_processes:
+        answers += [(_SHARED, errno.EPERM), (_LEAVING, 0)]
     for table, answer in answers:
         for numbers in table.values():
             yield instruction(_EQUAL, numbers[machine.column], no=1)
             yield instruction(_RETURN, _REFUSE | answer)
+    to_itself = {} if own_processes else _OF_ITSELF | ({} if may_signal else _SIGNALS)
+    for numbers in to_itself.values():
+        yield instruction(_EQUAL, numbers[machine.column], no=5)
+        yield instruction(_LOAD, _FIRST_ARGUMENT_AT)
+        yield instruction(_EQUAL, 0, yes=2)
+        yield instruction(_EQUAL, os.getpid(), yes=1)
+        yield refuse
+        yield instruction(_RETURN, _PERMIT)
     yield instruction(_EQUAL, machine.clone, no=3)
     yield instruction(_LOAD, _FIRST_ARGUMENT_AT)
     yield instruction(_ANY_BIT, _ANY_NAMESPACE, no=1)

@@ -34,6 +34,7 @@ KEEP_ALL = RetentionPolicy(
     idempotency_days=None,
     credentials_days=None,
     jobs_days=None,
+    lone_jobs_days=None,
     artifacts_days=None,
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from scipy.signal import correlate
 
 from mapper.ast_model import evaluator, some_outputs
 from mapper.ast_model.text_form import parse
-from mapper.errors import InputError
+from mapper.errors import InputError, LimitError
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import subject_of_layer, subject_of_nest, subject_of_program
 from mapper.variants import variant_program
@@ -106,6 +108,45 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch):
     whole = reference.convolve(TINY, image, weights)
     monkeypatch.setattr(reference, "_CHUNK_BYTES", 1)
     np.testing.assert_allclose(reference.convolve(TINY, image, weights), whole, atol=1e-12)
+
+
+@settings(max_examples=40)
+@given(layer=every_kind.layers())
+def test_some_outputs_of_a_layer_are_those_of_all(layer: LayerSpec):
+    inputs = every_kind.inputs_of(layer)
+    some, whole = (
+        reference.convolve_some(layer, 5, 1, **inputs),
+        reference.convolve(layer, **inputs),
+    )
+    known = np.isfinite(some)
+    assert known.sum() >= min(5, whole.size)
+    np.testing.assert_allclose(some[known], whole[known], atol=1e-4)
+
+
+def test_a_layer_beyond_all_use_has_a_reference_within_seconds():
+    """All outputs of it took 600 s of the child that all runs share, and then there was none."""
+    layer = LayerSpec(512, 256, 256, 512, 3, 3, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
+    assert layer.macs > reference.MOST_MULTIPLICATIONS
+    inputs = {
+        "image": np.ones(layer.image_shape, np.float32),
+        "weights": np.ones(layer.weights_shape, np.float32),
+    }
+    began = time.process_time()
+    expected = reference.expected_of_layer(layer, inputs, 1)
+    assert time.process_time() - began < 10
+    assert np.nanmax(expected) == 9 * 512 and np.isnan(expected).mean() > 0.9
+
+
+def test_a_program_that_only_the_interpreter_can_do_has_seconds(monkeypatch: pytest.MonkeyPatch):
+    def none(*given: object) -> None:
+        del given
+        raise LimitError("not in time")
+
+    monkeypatch.setattr(reference, "outputs", none)
+    monkeypatch.setattr(reference, "INTERPRETED_S", 0.0)
+    subject = subject_of_program(variant_program(TINY, "high-level"))
+    with pytest.raises(LimitError, match="time limit"):
+        reference.make_workload(subject, 3, {})
 
 
 def test_program_without_a_layer_has_the_interpreters_meaning():
