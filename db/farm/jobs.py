@@ -396,8 +396,8 @@ class Jobs:
             job, run = held.job, held.run
             if held.repeat:
                 return job_of(job)
-            held_s = self._held_seconds.ended(job.id, job.attempt)
-            charge_lease(session, job, held.claimed_at, now, held_s, goes_on=True)
+            held_s = self._held_seconds.ended(job, held.claimed_at, now)
+            charge_lease(session, job, held_s, now, charged=held.charged, goes_on=True)
             end_attempt(session, job, AttemptEnd.FAILED, now, reason)
             ending = run is not None and _is_ending(run.state)
             if ending:
@@ -433,8 +433,8 @@ class Jobs:
                 )
             if job.state == JobState.LEASED:
                 attempt = session.get_one(JobAttemptRow, (job.id, job.attempt))
-                held_s = self._held_seconds.ended(job.id, job.attempt)
-                charge_lease(session, job, attempt.claimed_at, now, held_s)
+                held_s = self._held_seconds.ended(job, attempt.claimed_at, now)
+                charge_lease(session, job, held_s, now, charged=attempt.charged)
                 end_attempt(session, job, AttemptEnd.CANCELLED, now, "the job was cancelled")
             job.lease_hash = None
             end_job(session, job, JobState.CANCELLED, now)

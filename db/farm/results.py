@@ -165,8 +165,8 @@ class Results:
 
     def _finish(self, session: Session, held: Held, now: datetime) -> None:
         """End the job, at its owner's expense."""
-        held_s = self._held_seconds.ended(held.job.id, held.job.attempt)
-        charge_lease(session, held.job, held.claimed_at, now, held_s)
+        held_s = self._held_seconds.ended(held.job, held.claimed_at, now)
+        charge_lease(session, held.job, held_s, now, charged=held.charged)
         finish_job(session, held.job, now)
 
 

@@ -37,7 +37,7 @@ from mapper.measurement import Timed
 from tests.unit.db.farm_values import Clock, claim, finish, propose, some_board, some_run
 from tests.unit.db.postgres_server import program
 
-HEAD = "0006"
+HEAD = "0007"
 CANDIDATE = "c" * 64
 PROGRAM = "a" * 64
 # Rows as each revision had them, written with its own columns: no model of today is used.
@@ -79,6 +79,9 @@ ROWS["0005"] = (
     f"INSERT INTO struck_measurements VALUES (8, 4, 3, '{'b' * 64}', 'timed', '{DETAIL}', "
     "{trials}, 0.000005, 2048, '" + "f" * 64 + "', '0.1.0', "
     "'2026-01-02 03:04:06.000007+00:00', 'dev_old')",
+)
+ROWS["0006"] = tuple(
+    row[:-1] + ", NULL)" if "measurements VALUES" in row else row for row in ROWS["0005"]
 )
 
 
