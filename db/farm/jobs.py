@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, literal, select, update
 from sqlalchemy.orm import Session
 
+from db.canonical import canonical_json
 from db.farm.checking import (
     MAX_PAYLOAD_BYTES,
     checked_integer,
@@ -60,6 +61,7 @@ from db.farm.lifecycle import (
     settle,
     spent_budget,
 )
+from db.farm.owners import ROW_BYTES, Owner, add_bytes, add_bytes_within
 from db.farm.records import IdempotencyKey
 from db.farm.rows import attempt_of, job_of
 from db.farm.run_records import Accepted
@@ -113,7 +115,8 @@ class Jobs:
         """Queue a ``solve`` job, once for each idempotency key.
 
         ``respond`` makes the response that is kept with the key from the new job; it must be
-        quick and pure. Raises ``InputError``, ``LimitError``, ``IdempotencyKeyReused``.
+        quick and pure. Raises ``InputError``, ``LimitError``, ``IdempotencyKeyReused``, and
+        ``ConflictError`` where its owner has no room for it.
         """
         checked_json("payload", new.payload, MAX_PAYLOAD_BYTES)
         checked_text("principal", new.principal)
@@ -134,6 +137,11 @@ class Jobs:
                 not_before=new.not_before or now,
             )
             session.execute(insert(JobRow).values(values))
+            n_bytes = len(canonical_json(new.payload)) + ROW_BYTES
+            if new.most_bytes is None:
+                add_bytes(session, new.principal, n_bytes)
+            else:
+                add_bytes_within(session, Owner(new.principal, new.most_bytes), n_bytes)
             return job_of(session.get_one(JobRow, values["id"]))
 
         with self._transactions.write() as session:

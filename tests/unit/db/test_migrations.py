@@ -30,6 +30,8 @@ from sqlalchemy import (
 from db.canonical import canonical_json, content_hash
 from db.engine import address_of, migration_config, open_engine
 from db.farm.farm import Farm
+from db.farm.owners import ROW_BYTES
+from db.farm.retention import RetentionPolicy
 from db.farm.selection import Selection
 from db.tables import Base
 from mapper.errors import StoreError
@@ -165,6 +167,18 @@ def test_what_was_struck_before_comes_back_without_spans(empty_url: str):
         (study,) = farm.store.studies()
         outcomes = [stored.outcome for stored in farm.store.measurements(study)]
         assert outcomes == [Timed((5,), 0.0, 1.0)] * 2
+
+
+def test_what_owners_had_before_is_counted(empty_url: str):
+    with plain_engine(empty_url) as engine, engine.begin() as connection:
+        command.upgrade(migration_config(connection), "0006")
+        write_rows(connection, "0006")
+    with Farm.open(empty_url) as farm:
+        assert farm.owners.stored_bytes("me") == len("{}") + ROW_BYTES
+        assert farm.owners.stored_bytes("other") == 0
+        # Nobody owns programs of before: they are kept for good.
+        later = RetentionPolicy(programs_days=0)
+        assert farm.retention.prune(later).programs == 0
 
 
 def test_devices_of_before_have_the_target_that_pocl_told(empty_url: str):
