@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from api.solver_pool import PoolSettings, SolverPool
 from db.farm.farm import Farm
 from db.farm.job_records import Claim
 from db.farm.states import JobKind
-from db.farm.tables import JobRow
 from db.farm.turns import HeldSeconds
 from nestmap.farm import embedded, proposing
 from nestmap.farm.embedded import EmbeddedRunner
@@ -90,60 +88,6 @@ def test_a_run_whose_proposals_take_long_waits_for_its_next(farm: Farm, clock: C
     farm.results.finish_propose(claimed.lease, some_proposal([1]))
     assert taken(farm, 12) == ["honest"] * 12
     assert taken(farm, 1) == ["hostile"]
-
-
-def test_runs_of_one_owner_owe_together(farm: Farm, clock: Clock) -> None:
-    """Each new run of whoever's proposals took minutes came at once: it had no debt of its own."""
-    board = some_board(farm)
-    for _ in range(3):
-        some_run(farm, board, principal="hostile")
-        claimed = proposal(farm)
-        for _ in range(9):
-            clock.advance(20)
-            farm.jobs.heartbeat(claimed.lease, lease_s=30)
-        farm.results.finish_propose(claimed.lease, some_proposal([], exhausted=True))
-    for _ in range(12):
-        some_run(farm, board, principal="honest")
-    some_run(farm, board, principal="hostile")
-    assert taken(farm, 12) == ["honest"] * 12
-    # The debt goes down with the time, and is none where nobody waits.
-    some_run(farm, board, principal="honest")
-    clock.advance(700)
-    some_run(farm, board, principal="hostile")
-    assert taken(farm, 2).count("hostile") == 1
-
-
-def test_a_lease_that_is_taken_back_is_paid_once(farm: Farm, clock: Clock) -> None:
-    board = some_board(farm)
-    for _ in range(2):
-        some_run(farm, board, principal="unlucky")
-    # Another process gave it out, so that the store's clock says how long it was held.
-    farm.jobs._held_seconds = farm.results._held_seconds = HeldSeconds(lambda: 0.0)
-    claimed = proposal(farm)
-    other = other_job(farm, claimed)
-    before = rank_of(farm, other)
-    for _ in range(3):
-        clock.advance(40)
-        farm.jobs.expire()
-        farm.jobs.heartbeat(claimed.lease, lease_s=30)
-    farm.jobs._held_seconds = farm.results._held_seconds = HeldSeconds(lambda: clock().timestamp())
-    clock.advance(5)
-    farm.results.finish_propose(claimed.lease, some_proposal([], exhausted=True))
-    # 125 s in all; before, 30 + 70 + 110 of leases that ran out and 125 once more.
-    assert rank_of(farm, other) - before == 125
-
-
-def other_job(farm: Farm, claimed: Claim) -> str:
-    """The one proposal that waits beside that."""
-    with farm.store._transactions.read() as session:
-        ids = session.scalars(select(JobRow.id).where(JobRow.id != claimed.job.id)).all()
-    (found,) = ids
-    return found
-
-
-def rank_of(farm: Farm, job_id: str) -> int:
-    with farm.store._transactions.read() as session:
-        return session.get_one(JobRow, job_id).rank
 
 
 def test_who_has_a_proposal_under_way_comes_after_all_who_have_none(farm: Farm) -> None:

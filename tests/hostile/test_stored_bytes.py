@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +12,13 @@ from api.settings import Settings
 from api.solver_pool import Answer
 from db.farm.errors import ConflictError
 from db.farm.farm import Farm
-from db.farm.job_records import NewJob
 from db.farm.owners import ROW_BYTES, Owner
-from db.farm.retention import RetentionPolicy
 from db.farm.run_records import ArtifactContent
-from db.farm.states import JobKind, RunState
 from tests.unit.api.conftest import Service
-from tests.unit.db.farm_values import (
-    PROGRAM_HASH,
-    SOURCE,
-    Clock,
-    claim,
-    finish,
-    propose,
-    some_board,
-    some_run,
-)
 
 LAYER = {"channels": 3, "height": 8, "width": 8, "filters": 4}
 PROGRAM_TYPE = "nestmap/program/1"
 DAY_S = 86_400.0
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """The farm's time."""
-    return Clock()
-
-
-@pytest.fixture
-def farm(tmp_path: Path, clock: Clock) -> Iterator[Farm]:
-    """An empty farm, with a clock that is set by hand."""
-    with Farm.open(tmp_path / "farm.db", now=clock) as farm:
-        yield farm
 
 
 def described(number: int) -> Answer:
@@ -102,68 +75,3 @@ def test_whoever_is_full_stores_nothing_more(
     assert service.farm.owners.stored_bytes(owner) == 2**20
     assert service.farm.runs.page() == ()
     service.close()
-
-
-def test_what_runs_bring_is_counted_and_ends_them(farm: Farm) -> None:
-    """Arrays of cancelled runs, a year of them, were nobody's."""
-    board = some_board(farm)
-    run = some_run(farm, board, principal="hostile")
-    before = farm.owners.stored_bytes("hostile")
-    inputs = ArtifactContent(b"i" * 100_000)
-    propose(farm, [1], artifacts=(SOURCE, inputs))
-    brought = farm.owners.stored_bytes("hostile") - before
-    assert brought >= 100_000 + len(SOURCE.data) + 3 * ROW_BYTES
-    # Another's run of the same adds nothing to anybody.
-    finish(farm, claim(farm, board))
-    some_run(farm, board, principal="other")
-    farm.runs.cancel(run.id)
-    propose(farm, [2], artifacts=(SOURCE, inputs))
-    assert farm.owners.stored_bytes("other") < 2 * ROW_BYTES
-    again = some_run(farm, board, principal="hostile")
-    assert farm.runs.end_beyond(10**6, 200_000) == ()
-    assert farm.runs.end_beyond(10**6, 100_000) == (again.id,)
-    ended = farm.runs.run(again.id)
-    assert (ended.state, ended.reason) == (RunState.FINISHED, "bytes of its owner")
-
-
-def test_operations_are_kept_for_days_and_then_given_back(farm: Farm, clock: Clock) -> None:
-    payload = {"request": {"kind": "count"}, "é": "x" * 5_000}
-    job = farm.jobs.enqueue(NewJob(payload, "hostile", most_bytes=20_000)).value
-    with pytest.raises(ConflictError, match="too many bytes"):
-        farm.jobs.enqueue(NewJob(payload, "hostile", most_bytes=15_000))
-    asked = farm.owners.stored_bytes("hostile")
-    found = farm.jobs.claim_work((JobKind.SOLVE,), "test", lease_s=30, job_id=job.id)
-    assert found is not None
-    farm.results.finish_solve(found.lease, {"items": ["a" * 30_000], "end": {}})
-    assert farm.owners.stored_bytes("hostile") > asked + 30_000
-    with pytest.raises(ConflictError):  # the answer was longer than there was room for
-        farm.jobs.enqueue(NewJob({}, "hostile", most_bytes=20_000))
-    clock.advance(DAY_S)
-    assert farm.retention.prune(RetentionPolicy()).jobs == 0
-    clock.advance(2 * DAY_S)
-    assert farm.retention.prune(RetentionPolicy()).jobs == 1
-    assert farm.owners.stored_bytes("hostile") == 0
-
-
-def test_documents_and_kernels_that_nobody_uses_are_given_back(farm: Farm, clock: Clock) -> None:
-    owner = Owner("somebody", 2**20)
-    farm.artifacts.put(ArtifactContent(b"kernel void f() {}"), owner)
-    unused, _ = farm.documents.put(PROGRAM_TYPE, '{"n":1}', owner)
-    used, _ = farm.documents.put(PROGRAM_TYPE, '{"n":2}', owner)
-    tuned, is_new = farm.documents.put(PROGRAM_TYPE, '{"kernels":[]}', owner)
-    assert is_new and tuned == PROGRAM_HASH
-    nobodys = farm.store.add_program(PROGRAM_TYPE, '{"n":3}')
-    board = some_board(farm)
-    some_run(farm, board, principal="other")
-    propose(farm, [1])
-    finish(farm, claim(farm, board))
-    clock.advance(60 * DAY_S)
-    assert farm.documents.used(used).schema == PROGRAM_TYPE
-    assert farm.documents.put(PROGRAM_TYPE, '{"n":2}', owner) == (used, False)
-    clock.advance(60 * DAY_S)
-    pruned = farm.retention.prune(RetentionPolicy(programs_days=90))
-    assert (pruned.programs, pruned.artifacts) == (1, 1)
-    kept = farm.catalogue.documents([PROGRAM_TYPE])
-    assert {item.hash for item in kept} == {used, tuned, nobodys}
-    assert farm.owners.stored_bytes("somebody") == 2 * ROW_BYTES + 7 + len('{"kernels":[]}')
-    assert farm.documents.put(PROGRAM_TYPE, '{"n":1}', owner) == (unused, True)
