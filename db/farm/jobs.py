@@ -272,8 +272,9 @@ class Jobs:
     ) -> Claim | None:
         """Lease the first job of these kinds (``propose``, ``solve``), or the one named.
 
-        Whoever has none under way is first; with ``one_each`` nobody gets a second one. None if
-        there is none, or the one named is not to be had (any more).
+        Whoever has none under way is first; with ``one_each`` nobody gets a second one, but that
+        two claims at the same moment do not see each other on PostgreSQL. None if there is none, or
+        the one named is not to be had (any more).
         """
         if not kinds or not _WORK.issuperset(kinds):
             allowed = ", ".join(sorted(_WORK))

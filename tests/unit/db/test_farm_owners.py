@@ -190,6 +190,16 @@ def test_documents_and_kernels_that_nobody_uses_are_given_back(farm: Farm, clock
     assert farm.documents.put(PROGRAM_TYPE, '{"n":1}', owner) == (unused, True)
 
 
+def test_a_document_that_is_tuned_again_is_used(farm: Farm, clock: Clock):
+    name, _ = farm.documents.put(PROGRAM_TYPE, '{"n":1}', Owner("somebody", 2**20))
+    clock.advance(100 * DAY_S)
+    assert farm.store.add_program(PROGRAM_TYPE, '{"n": 1}') == name
+    assert farm.retention.prune(RetentionPolicy()).programs == 0
+    clock.advance(100 * DAY_S)
+    assert farm.retention.prune(RetentionPolicy()).programs == 1
+    assert bytes_of(farm, "somebody") == 0
+
+
 def test_of_many_at_once_only_those_get_in_for_whom_there_is_room(farm: Farm):
     def put(number: int) -> object:
         text = f'"{number}{"x" * 10_000}"'
