@@ -12,6 +12,7 @@ from mapper.constraint_rules.predicate import (
     to_text,
     value_text,
 )
+from mapper.constraint_rules.preferences import PREFERENCES
 from mapper.constraint_rules.rule import Constraint, Mode, RuleOptions
 from mapper.errors import LimitError, Problem, UnsatisfiableError
 from mapper.pipeline import Assignment, Subject, answer_to_json, derive_space, rule_counts
@@ -163,7 +164,7 @@ def checked_facts(request: Request, assignment: Assignment) -> tuple[str, ...]:
     space = request.space
     if request.mode is Mode.PAPER:
         space = derive_space(request.subject, Mode.STRICT, request.device, RuleOptions())
-    if check(space, assignment):
+    if any(violation.rule not in PREFERENCES for violation in check(space, assignment)):
         return ()
     counts = rule_counts(space, Mode.STRICT).constraints
     listed = ", ".join(f"{rule} {count}" for rule, count in counts.items())

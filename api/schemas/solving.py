@@ -394,6 +394,11 @@ class Verdict(OfVariant):
 
     valid: bool
     violations: list[ViolationDocument]
+    preferences: list[ViolationDocument] = Field(
+        default=[],
+        description="What it breaks of rules that keep no wrong program out: it is "
+        "valid all the same",
+    )
     assumed: dict[str, Any]
     nearest: dict[str, Any] | None = None
     conflict: dict[str, Any] | None = None

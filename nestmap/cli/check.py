@@ -104,12 +104,7 @@ def check(
         if not json_output:
             _write_part(request, part)
     if json_output:
-        first = {name: found.pop(name) for name in ("valid", "violations", "assumed")}
-        write_json(
-            {"valid": first["valid"], "mode": mode.value, "violations": first["violations"],
-             "assumed": first["assumed"], **found, **request.variant()}
-        )  # fmt: skip
-        found |= first
+        write_json({"valid": found["valid"], "mode": mode.value, **found, **request.variant()})
     if not found["valid"]:
         raise typer.Exit(ExitCode.NEGATIVE)
 
@@ -122,6 +117,7 @@ def _found_here(
     yield {
         "valid": verdict.valid,
         "violations": [violation_to_json(violation) for violation in verdict.violations],
+        "preferences": [violation_to_json(violation) for violation in verdict.preferences],
         "assumed": assumed_to_json(request.subject, verdict.assumed),
     }
     if verdict.guessed:
@@ -153,8 +149,9 @@ def _found_there(
     with Progress("checking"), asking(request):
         verdict = service.check(subject_of(request), mapping, **question)
     parts: list[dict[str, Any]] = [
-        {name: verdict[name] for name in ("valid", "violations", "assumed")}
-    ]
+        {"valid": verdict["valid"], "violations": verdict["violations"],
+         "preferences": verdict.get("preferences", []), "assumed": verdict["assumed"]}
+    ]  # fmt: skip
     if "completion_conflict" in verdict:
         parts.append({"completion_conflict": verdict["completion_conflict"]})
     if nearest and not verdict["valid"]:
@@ -226,6 +223,10 @@ def _write_verdict(verdict: Mapping[str, Any]) -> None:
             write_text(f"assumed {what.replace('_', ' ')}: {chosen}")
     if violations:
         write_reasons(violations)
+    if preferences := verdict["preferences"]:
+        names = ", ".join(dict.fromkeys(one["rule"] for one in preferences))
+        write_text(f"it breaks {names}: a preference, which no wrong result comes of")
+        write_reasons(preferences)
 
 
 def _nearest(request: Request, given: Assignment, time_limit: float) -> dict[str, Any]:

@@ -183,6 +183,9 @@ def kernel(
         verdict = judge_text(request, text, time_limit)
         if not verdict.valid:
             _refuse([violation_to_json(v) for v in verdict.violations], json_output)
+        if verdict.preferences:
+            broken = dict.fromkeys(violation.rule for violation in verdict.preferences)
+            note(f"the mapping breaks a preference: {', '.join(broken)}")
         if verdict.assumed:
             assumed = assignment_to_json(verdict.assumed)
             del assumed["mapping"]

@@ -186,6 +186,7 @@ class Verdict(TypedDict):
     variant_reason: NotRequired[str | None]
     valid: bool
     violations: list[ViolationDocument]
+    preferences: NotRequired[list[ViolationDocument]]
     assumed: dict[str, Any]
     nearest: NotRequired[Nearest | None]
     nearest_limit: NotRequired[str | None]

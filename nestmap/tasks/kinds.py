@@ -365,6 +365,7 @@ def check(envelope: Envelope, context: Context, replies: Replies) -> None:
         "valid": verdict.valid,
         "mode": request.mode.value,
         "violations": [violation_to_json(violation) for violation in verdict.violations],
+        "preferences": [violation_to_json(violation) for violation in verdict.preferences],
         "assumed": assumed_to_json(request.subject, verdict.assumed),
         "ignored": list(given.ignored),
         "assignment": answer_to_json(request.subject, verdict.assignment),

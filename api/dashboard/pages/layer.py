@@ -316,6 +316,7 @@ async def _check(
         "verdict": None,
         "check_problem": None,
         "broken": (),
+        "unmet": (),
         "marked": {},
         "nearest": None,
         "impossible": (),
@@ -330,6 +331,7 @@ async def _check(
             context |= {
                 "verdict": end,
                 "broken": broken,
+                "unmet": layers.broken_rules(end["preferences"]),
                 "marked": layers.marked_maps(broken, chosen),
             }
             if end.get("nearest"):

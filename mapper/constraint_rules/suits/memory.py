@@ -126,6 +126,7 @@ def _reduces(statements: tuple[Statement, ...]) -> bool:
 
 WHOLE_VECTORS = Suit(
     id="suits-whole-vectors",
+    title="A vector is a whole map",
     sentence="a vector is a whole map of as many iterations as a vector of the device has lanes; "
     "an innermost map over neighbours in local or private memory that is so long is one",
     remedy="choose the vector width that is the map's trip count",
@@ -135,6 +136,7 @@ WHOLE_VECTORS = Suit(
 )
 LANES_ALONG = Suit(
     id="suits-lanes-along",
+    title="Lanes run along what is contiguous",
     sentence="lanes run along what is contiguous: the innermost map of a copy to local memory, or "
     "the one around its vectors, goes over the work-items",
     remedy="fuse the innermost map of the copy into a local one",
@@ -144,6 +146,7 @@ LANES_ALONG = Suit(
 )
 WHOLE_WARPS = Suit(
     id="suits-whole-warps",
+    title="Groups fill whole warps",
     sentence=f"groups fill whole warps of {_WARP} work-items: lanes without a work-item are idle",
     remedy=f"choose tiles whose work-items are a multiple of {_WARP}",
     source=Provenance("CUDA C++ Programming Guide", "SIMT Architecture"),
@@ -152,6 +155,7 @@ WHOLE_WARPS = Suit(
 )
 SUMS_IN_REGISTERS = Suit(
     id="suits-sums-in-registers",
+    title="Sums fit into registers",
     sentence="what a work-item adds up under its innermost reduce fits into the vector registers, "
     "one each",
     remedy="let a work-item keep fewer filters, rows or columns",

@@ -48,9 +48,11 @@ Produce = Callable[[LoopKernel, DeviceProfile], Iterable[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Suit:
-    """A preference of some kinds of devices; ``sentence`` says it, ``source`` where it is from."""
+    """A preference of some kinds of devices; ``sentence`` says it, ``title`` in a few words,
+    ``source`` where it is from."""
 
     id: str
+    title: str
     sentence: str
     remedy: str
     source: Provenance
