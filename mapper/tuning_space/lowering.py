@@ -11,8 +11,8 @@ before it rules out is not asked again, and a parameter with one value is that v
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NoReturn
 
@@ -23,6 +23,7 @@ from mapper.constraint_rules.predicate import (
     ParameterVariable,
     Predicate,
     Truth,
+    Variable,
     all_of,
     any_of,
     compare,
@@ -77,7 +78,7 @@ MAX_EXPONENT = 64
 _RELATIONS = {relation.value: relation for relation in Relation if relation.value != "|"}
 
 
-class _Kind(StrEnum):
+class Kind(StrEnum):
     """What an expression gives."""
 
     NUMBER = "a number"
@@ -86,15 +87,36 @@ class _Kind(StrEnum):
 
 
 _KINDS = {
-    ParameterKind.INTEGER: _Kind.NUMBER,
-    ParameterKind.SWITCH: _Kind.CONDITION,
-    ParameterKind.CHOICE: _Kind.TEXT,
+    ParameterKind.INTEGER: Kind.NUMBER,
+    ParameterKind.SWITCH: Kind.CONDITION,
+    ParameterKind.CHOICE: Kind.TEXT,
 }
-_KIND_OF: dict[type, _Kind] = {
-    **dict.fromkeys((Number, Negation, Arithmetic, Power, Call), _Kind.NUMBER),
-    **dict.fromkeys((Flag, Comparison, Conjunction, Disjunction, Inversion), _Kind.CONDITION),
-    Text: _Kind.TEXT,
+_KIND_OF: dict[type, Kind] = {
+    **dict.fromkeys((Number, Negation, Arithmetic, Power, Call), Kind.NUMBER),
+    **dict.fromkeys((Flag, Comparison, Conjunction, Disjunction, Inversion), Kind.CONDITION),
+    Text: Kind.TEXT,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a name of an expression stands for: a variable with its ascending values.
+
+    ``labels`` are the numbers of a text's labels. A condition is 0 or 1.
+    """
+
+    variable: Variable
+    domain: tuple[int, ...]
+    kind: Kind
+    labels: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+def named_parameter(parameter: TuningParameter) -> Named:
+    """A tuning space's parameter as its constraints name it."""
+    labels: dict[str, int] = {}
+    if parameter.kind is ParameterKind.CHOICE:
+        labels = {str(value): number for number, value in enumerate(parameter.values)}
+    return Named(parameter.variable, parameter.domain, _KINDS[parameter.kind], labels)
 
 
 def solver_space(space: TuningSpace) -> Space:
@@ -103,17 +125,14 @@ def solver_space(space: TuningSpace) -> Space:
     InputError names every constraint with a syntax error, a type error or an unknown name;
     LimitError one that would become too large.
     """
-    parameters = {parameter.name: parameter for parameter in space.parameters}
-    domains = {parameter.name: parameter.domain for parameter in space.parameters}
-    variables = {parameter.name: parameter.variable for parameter in space.parameters}
-    kinds = {parameter.name: _KINDS[parameter.kind] for parameter in space.parameters}
+    named = {parameter.name: named_parameter(parameter) for parameter in space.parameters}
     provenance = Provenance(space.source or f"the tuning space {space.name}", "")
     problems: list[Problem] = []
     constraints: list[Constraint] = []
     for index, (name, stated) in enumerate(
         zip(space.constraint_ids, space.constraints, strict=True)
     ):
-        lowering = _Lowering(parameters, domains, variables, kinds, stated.expression)
+        lowering = Lowering(named, stated.expression)
         try:
             predicate = lowering.predicate(stated.parsed())
         except (InputError, LimitError) as error:
@@ -126,7 +145,7 @@ def solver_space(space: TuningSpace) -> Space:
         constraints.append(_constraint(name, stated, predicate, lowering.mentioned, provenance))
     if problems:
         raise InputError(problems)
-    entries = tuple((variables[name], domains[name]) for name in parameters)
+    entries = tuple((known.variable, known.domain) for known in named.values())
     return Space(entries, tuple(constraints))
 
 
@@ -142,22 +161,12 @@ def _constraint(
     return Constraint(f"{RULE}/{name}", RULE, (), predicate, provenance, None, sentence, remedy)
 
 
-class _Lowering:
-    """Lowers one expression; ``mentioned`` are its parameters in the order of the text."""
+class Lowering:
+    """Lowers one expression; ``mentioned`` are its names in the order of the text."""
 
-    def __init__(
-        self,
-        parameters: dict[str, TuningParameter],
-        domains: dict[str, tuple[int, ...]],
-        variables: dict[str, ParameterVariable],
-        kinds: dict[str, _Kind],
-        source: str,
-    ) -> None:
+    def __init__(self, named: Mapping[str, Named], source: str) -> None:
         self.mentioned: dict[str, None] = {}
-        self._parameters = parameters
-        self._domains = domains
-        self._variables = variables
-        self._kinds = kinds
+        self._named = named
         self._source = source
 
     def predicate(self, expression: Expression) -> Predicate:
@@ -174,24 +183,25 @@ class _Lowering:
     ) -> NoReturn:
         fail_at(self._source, at, message, found, allowed, remedy)
 
-    def _parameter(self, node: Name) -> TuningParameter:
-        self._kind(node)
-        return self._parameters[node.name]
-
     def _unknown(self, node: Name) -> NoReturn:
-        close = difflib.get_close_matches(node.name, self._parameters, 1)
-        some = list(self._parameters)[:20]
-        more = f" and {len(self._parameters) - 20} more" if len(self._parameters) > 20 else ""
-        self._fail(node.at, "there is no such parameter", repr(node.name[:80]),
-                   ", ".join(some) + more, close[0] if close else "")  # fmt: skip
+        word = node.name.partition("(")[0]
+        referring = word != node.name
+        alike = [name for name in self._named if not referring or name.startswith(f"{word}(")]
+        # A map's name without what it is asked for is the nearest miss of all.
+        close = [name for name in self._named if name.endswith(f"({node.name})")]
+        close += difflib.get_close_matches(node.name, alike, 1)
+        more = f" and {len(alike) - 20} more" if len(alike) > 20 else ""
+        what = "nothing of this name" if referring else "no such parameter"
+        self._fail(node.at, f"there is {what}", repr(node.name[:80]),
+                   ", ".join(alike[:20]) + more, close[0] if close else "")  # fmt: skip
 
-    def _kind(self, node: Expression) -> _Kind:
+    def _kind(self, node: Expression) -> Kind:
         if isinstance(node, Name):
-            kind = self._kinds.get(node.name)
-            if kind is None:
+            known = self._named.get(node.name)
+            if known is None:
                 self._unknown(node)
             self.mentioned[node.name] = None
-            return kind
+            return known.kind
         if isinstance(node, Conditional):
             kind, other = self._kind(node.then), self._kind(node.otherwise)
             if kind is not other:
@@ -200,15 +210,15 @@ class _Lowering:
             return kind
         return _KIND_OF[type(node)]
 
-    def _require(self, node: Expression, wanted: _Kind) -> None:
+    def _require(self, node: Expression, wanted: Kind) -> None:
         if self._kind(node) is not wanted:
             self._refuse(node, wanted)
 
-    def _refuse(self, node: Expression, wanted: _Kind) -> NoReturn:
+    def _refuse(self, node: Expression, wanted: Kind) -> NoReturn:
         kind = self._kind(node)
         remedies = {
-            (_Kind.NUMBER, _Kind.CONDITION): "a comparison, as in … != 0",
-            (_Kind.CONDITION, _Kind.NUMBER): "(1 if … else 0)",
+            (Kind.NUMBER, Kind.CONDITION): "a comparison, as in … != 0",
+            (Kind.CONDITION, Kind.NUMBER): "(1 if … else 0)",
         }
         self._fail(node.at, f"{wanted} is wanted here", kind, wanted,
                    remedies.get((kind, wanted), ""))  # fmt: skip
@@ -247,15 +257,15 @@ class _Lowering:
             case Inversion(operand):
                 return negated(self._condition(operand, known))
             case Conditional(condition, then, otherwise):
-                self._require(node, _Kind.CONDITION)
+                self._require(node, Kind.CONDITION)
                 chosen = self._condition(condition, known)
                 first = self._condition(then, known.and_also(chosen.value))
                 second = self._condition(otherwise, known.and_also(negate(chosen.value)))
                 return conditions.choose(chosen, first, second)
-            case Name(name) if self._kind(node) is _Kind.CONDITION:
+            case Name(name) if self._kind(node) is Kind.CONDITION:
                 return Condition(self._switched_on(name), TRUE, 1)
             case _:
-                self._refuse(node, _Kind.CONDITION)
+                self._refuse(node, Kind.CONDITION)
 
     def _in_turn(
         self, parts: Sequence[Expression], known: Known, *, reached_if: bool
@@ -270,10 +280,10 @@ class _Lowering:
         return found
 
     def _switched_on(self, name: str) -> Predicate:
-        domain = self._domains[name]
-        if len(domain) == 1:
-            return Truth(domain == (1,))
-        return member(self._variables[name], (1,))
+        known = self._named[name]
+        if len(known.domain) == 1:
+            return Truth(known.domain == (1,))
+        return member(known.variable, (1,))
 
     def _compared_in_turn(self, node: Comparison, known: Known) -> list[Condition]:
         """One condition a pair of neighbours; the first is not reached if the pair before fails."""
@@ -295,17 +305,17 @@ class _Lowering:
             return condition if operator == "in" else negated(condition)
         kind = self._same_kind(left, right, at)
         relation = _RELATIONS[operator]
-        if kind is _Kind.NUMBER:
+        if kind is Kind.NUMBER:
             return _related(relation, self._number(left, known), self._number(right, known))
         if relation not in (Relation.EQ, Relation.NE):
             self._fail(at, f"{kind} has no order", repr(operator), "==, !=, in, not in")
-        if kind is _Kind.TEXT:
+        if kind is Kind.TEXT:
             equal = self._same_text(left, right)
         else:
             equal = same_truth(self._condition(left, known), self._condition(right, known))
         return equal if relation is Relation.EQ else negated(equal)
 
-    def _same_kind(self, left: Expression, right: Expression, at: int) -> _Kind:
+    def _same_kind(self, left: Expression, right: Expression, at: int) -> Kind:
         kind, other = self._kind(left), self._kind(right)
         if kind is not other:
             self._fail(at, "things of two kinds are compared", f"{kind} and {other}",
@@ -317,12 +327,12 @@ class _Lowering:
         for item in listing.items:
             self._same_kind(left, item, at)
         match self._kind(left):
-            case _Kind.NUMBER:
+            case Kind.NUMBER:
                 return self._listed_number(self._number(left, known), listing, known)
-            case _Kind.TEXT:
+            case Kind.TEXT:
                 found = [self._same_text(left, item) for item in listing.items]
                 return any_of_all(found, TRUE)
-            case _Kind.CONDITION:
+            case Kind.CONDITION:
                 value = self._condition(left, known)
                 check_parts(value.parts * len(listing.items))
                 items = [self._condition(item, known) for item in listing.items]
@@ -331,7 +341,7 @@ class _Lowering:
     def _listed_number(self, value: _Numeric, listing: Listing, known: Known) -> Condition:
         term = value[0].top.term if value[0].bottom is rational.ONE else None
         numbers = [item.value for item in listing.items if isinstance(item, Number)]
-        if isinstance(term, ParameterVariable) and len(numbers) == len(listing.items):
+        if isinstance(term, Variable) and len(numbers) == len(listing.items):
             return Condition(member(term, numbers), value[1], 1)
         check_parts(value[0].parts * len(listing.items))
         items = [self._number(item, known) for item in listing.items]
@@ -353,25 +363,25 @@ class _Lowering:
                 self._fail(at, "texts cannot be chosen between", "", "comparisons with and, or")
 
     def _labelled(self, name: Name, text: Text) -> Predicate:
-        parameter, label = self._parameter(name), text.value
-        number = parameter.number_of(label)
+        self._kind(name)
+        known, label = self._named[name.name], text.value
+        number = known.labels.get(label)
         if number is None:
-            labels = [str(value) for value in parameter.values]
-            close = [repr(near) for near in difflib.get_close_matches(label, labels, 1)]
+            close = [repr(near) for near in difflib.get_close_matches(label, known.labels, 1)]
             self._fail(text.at, f"{name.name} has no such value", repr(label[:80]),
-                       ", ".join(map(repr, labels[:20])), "".join(close))  # fmt: skip
-        return TRUE if len(parameter.values) == 1 else member(self._variables[name.name], (number,))
+                       ", ".join(map(repr, list(known.labels)[:20])), "".join(close))  # fmt: skip
+        return TRUE if len(known.domain) == 1 else member(known.variable, (number,))
 
     def _labels(self, name: Name) -> dict[str, Predicate]:
-        """The texts that a parameter may be, each with when it is."""
-        parameter = self._parameter(name)
-        if len(parameter.values) == 1:
-            return {str(parameter.values[0]): TRUE}
-        variable, numbered = self._variables[name.name], enumerate(parameter.values)
-        return {str(value): member(variable, (number,)) for number, value in numbered}
+        """The texts that a name may be, each with when it is."""
+        self._kind(name)
+        known = self._named[name.name]
+        if len(known.domain) == 1:
+            return dict.fromkeys(known.labels, TRUE)
+        return {label: member(known.variable, (n,)) for label, n in known.labels.items()}
 
     def _number(self, node: Expression, known: Known) -> _Numeric:
-        if isinstance(node, Name) and self._kind(node) is _Kind.NUMBER:
+        if isinstance(node, Name) and self._kind(node) is Kind.NUMBER:
             return whole(self._integer(node.name, known)), TRUE
         match node:
             case Number(value):
@@ -395,10 +405,10 @@ class _Lowering:
                 join = rational.smallest if function == "min" else rational.largest
                 return join(values), defined
             case Conditional(condition, then, otherwise):
-                self._require(node, _Kind.NUMBER)
+                self._require(node, Kind.NUMBER)
                 return self._chosen_number(condition, then, otherwise, known)
             case _:
-                self._refuse(node, _Kind.NUMBER)
+                self._refuse(node, Kind.NUMBER)
 
     def _power(self, base: Fraction, exponent: Fraction, at: int) -> Fraction:
         times = exponent.top
@@ -406,7 +416,7 @@ class _Lowering:
             if times.low == times.high:
                 return rational.power(base, times.low)
             if isinstance(times.term, ParameterVariable):
-                domain = self._domains[times.term.name]
+                domain = self._named[times.term.name].domain
                 values = [value for value in domain if times.low <= value <= times.high]
                 return rational.power_of_parameter(base, times.term, values)
         number = exponent.constant
@@ -415,7 +425,7 @@ class _Lowering:
         self._fail(at, "not an exponent", found, allowed)
 
     def _integer(self, name: str, known: Known) -> Whole:
-        variable, domain = self._variables[name], self._domains[name]
+        variable, domain = self._named[name].variable, self._named[name].domain
         low, high = domain[0], domain[-1]
         if name in known.bounds:
             least, most = known.bounds[name]
