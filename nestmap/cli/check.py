@@ -35,15 +35,21 @@ from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
     ForbidOption,
+    FreeGridOption,
     JsonOption,
     ModeOption,
     PinOption,
+    ReplicatePrivateOption,
     SeedOption,
+    SequentialFusionOption,
+    SuitsOption,
     TimeLimitOption,
     VariantOption,
+    WhereOption,
     XArgument,
     prepare,
     seconds_or_none,
+    stated_by,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
 from nestmap.mappings import Given, Verdict, judge, read_mapping, variant_of_text
@@ -75,6 +81,11 @@ def check(
     time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
+    suits: SuitsOption = None,
+    sequential_fusion: SequentialFusionOption = True,
+    replicate_private: ReplicatePrivateOption = False,
+    free_grid: FreeGridOption = False,
+    where: WhereOption = None,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
     url: UrlOption = None,
@@ -87,7 +98,8 @@ def check(
     """
     del seed  # every command has it; nothing here is random
     text = read_bounded(mapping)
-    request = prepare(x, variant_with(text, variant), mode, device)
+    stated = stated_by(suits, sequential_fusion, replicate_private, free_grid, where)
+    request = prepare(x, variant_with(text, variant), mode, device, stated)
     restrictions = read_restrictions(request.space, pin or (), forbid or ())
     request = replace(request, restrictions=restrictions)
     given = read_text(request, text)

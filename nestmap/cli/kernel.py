@@ -49,22 +49,29 @@ from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
     ForbidOption,
+    FreeGridOption,
     JsonOption,
     ModeOption,
     PinOption,
     PreferOption,
+    ReplicatePrivateOption,
     Request,
     SeedOption,
+    SequentialFusionOption,
+    SuitsOption,
     TimeLimitOption,
     VariantOption,
+    WhereOption,
     XArgument,
     prepare,
     seconds_or_none,
+    stated_by,
 )
 from nestmap.client.errors import ServiceError, bad_answer
 from nestmap.device_limits import DEFAULT_DEVICE
 from nestmap.requests import request_about
 from nestmap.restrictions import read_restrictions
+from nestmap.stated import Stated
 from nestmap.subjects import read_bounded
 
 if TYPE_CHECKING:
@@ -119,6 +126,11 @@ def kernel(
     time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
+    suits: SuitsOption = None,
+    sequential_fusion: SequentialFusionOption = True,
+    replicate_private: ReplicatePrivateOption = False,
+    free_grid: FreeGridOption = False,
+    where: WhereOption = None,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
     url: UrlOption = None,
@@ -155,7 +167,8 @@ def kernel(
             raise InputError(Problem(option, "says where --best looks", str(value), "--best"))
     text = None if mapping is None else read_bounded(mapping)
     asked = variant if text is None else variant_with(text, variant)
-    request = prepare(x, asked, mode, device)
+    stated = stated_by(suits, sequential_fusion, replicate_private, free_grid, where)
+    request = prepare(x, asked, mode, device, stated)
     request.subject.require_program()
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
     request = replace(request, restrictions=restrictions)
@@ -224,7 +237,8 @@ def _from_service(
         raise bad_answer("the host plan is not one that is known here", str(error)) from None
     if request.mode is Mode.PAPER:
         # Parameters and local sizes are chosen under the strict rules.
-        request = request_about(request.subject, request.device, Mode.STRICT)
+        asked = Stated(request.stated.options)
+        request = request_about(request.subject, request.device, Mode.STRICT, stated=asked)
     return assignment_of(request, found["choices"]), plan
 
 
