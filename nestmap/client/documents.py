@@ -261,6 +261,10 @@ class ProfileDocument(TypedDict):
     vector_widths: list[int]
     half_precision: bool
     target: str
+    lanes: int | None
+    vector_registers: int | None
+    vector_bytes: int | None
+    local_memory: str
 
 
 class StrikeDocument(TypedDict):

@@ -183,6 +183,9 @@ def read_device(value: object, path: str = "/device") -> DeviceProfile:
             ("max_alloc_bytes", profile.max_alloc_bytes, MOST_BYTES),
             ("global_bytes", profile.global_bytes, MOST_BYTES),
             ("compute_units", profile.compute_units, MOST_WORK_ITEMS),
+            ("lanes", profile.lanes or 0, MOST_WORK_ITEMS),
+            ("vector_registers", profile.vector_registers or 0, MOST_WORK_ITEMS),
+            ("vector_bytes", profile.vector_bytes or 0, MOST_WORK_ITEMS),
         )
         if number > most
     ]  # fmt: skip
