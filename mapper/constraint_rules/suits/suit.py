@@ -10,7 +10,6 @@ from mapper.ast_model.loop_nest import LoopKernel
 from mapper.ast_model.nodes import MapId
 from mapper.constraint_rules.predicate import TRUE, Predicate
 from mapper.constraint_rules.rule import Constraint, Provenance
-from mapper.cpu_targets import vector_registers
 from mapper.device_profile import DeviceProfile
 
 PREFIX = "suits-"
@@ -26,11 +25,6 @@ class DeviceKind(StrEnum):
 def kind_of(device: DeviceProfile) -> DeviceKind:
     """Whether a device is a processor."""
     return DeviceKind.CPU if device.is_processor else DeviceKind.GPU
-
-
-def registers_of(device: DeviceProfile) -> int:
-    """Vector registers of a processor."""
-    return vector_registers(device.vector_widths)
 
 
 @dataclass(frozen=True, slots=True)
