@@ -6,7 +6,7 @@ Authentication comes before the body is read, so that strangers make nothing be 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
@@ -21,6 +21,14 @@ from api.schemas.problem import PROBLEM_RESPONSES
 ACCESS_KEY = "x-nestmap-access"
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Endpoint = Callable[..., Any]
+EndpointT = TypeVar("EndpointT", bound=Endpoint)
+
+
+class Adding(Protocol):
+    """Adds a function and gives it back as it is, so that who calls it is checked by its types."""
+
+    def __call__(self, endpoint: EndpointT, /) -> EndpointT: ...
+
 
 #: What any route may answer beside its own statuses, by who reaches it.
 _ALWAYS = (400, 413, 414, 422, 431, 500, 503)
@@ -90,7 +98,7 @@ class GuardedRouter:
         response_model: Any = None,
         extra: dict[str, Any] | None = None,
         **more: Any,
-    ) -> Callable[[Endpoint], Endpoint]:
+    ) -> Adding:
         """Add a function as a route; its name is the operation id.
 
         ``problems`` are statuses of its own beside those that every route has.
@@ -101,7 +109,7 @@ class GuardedRouter:
         }
         security = [] if access is Access.PUBLIC else [{"bearer": []}]
 
-        def add(endpoint: Endpoint) -> Endpoint:
+        def add(endpoint: EndpointT, /) -> EndpointT:
             self.router.add_api_route(
                 path,
                 endpoint,
@@ -121,15 +129,15 @@ class GuardedRouter:
 
         return add
 
-    def get(self, path: str, access: Access, **more: Any) -> Callable[[Endpoint], Endpoint]:
+    def get(self, path: str, access: Access, **more: Any) -> Adding:
         """A GET route."""
         return self.route("GET", path, access, **more)
 
-    def post(self, path: str, access: Access, **more: Any) -> Callable[[Endpoint], Endpoint]:
+    def post(self, path: str, access: Access, **more: Any) -> Adding:
         """A POST route; it takes JSON, so 415 is among its problems."""
         return self.route("POST", path, access, problems=(415, *more.pop("problems", ())), **more)
 
-    def delete(self, path: str, access: Access, **more: Any) -> Callable[[Endpoint], Endpoint]:
+    def delete(self, path: str, access: Access, **more: Any) -> Adding:
         """A DELETE route."""
         return self.route("DELETE", path, access, **more)
 

@@ -5,7 +5,6 @@ They stay out of the OpenAPI document: a page may change with its scripts, the A
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -18,7 +17,7 @@ from starlette.responses import RedirectResponse, Response
 from api.auth import Access
 from api.dashboard.rendering import error_page
 from api.problems import ProblemError, problem_of
-from api.routing import ACCESS_KEY, Endpoint, GuardedRoute, Handler
+from api.routing import ACCESS_KEY, Adding, EndpointT, GuardedRoute, Handler
 from api.solver_pool import SolverProblem
 from api.solving import as_problem
 from mapper.errors import NestmapError, StoreError
@@ -86,8 +85,8 @@ class PageRouter:
         access: Access,
         kind: type[PageRoute] = PageRoute,
         **more: Any,
-    ) -> Any:
-        def add(endpoint: Endpoint) -> Endpoint:
+    ) -> Adding:
+        def add(endpoint: EndpointT, /) -> EndpointT:
             self.router.add_api_route(
                 path,
                 endpoint,
@@ -102,13 +101,11 @@ class PageRouter:
 
         return add
 
-    def get(self, path: str, access: Access = Access.USER) -> Callable[[Endpoint], Endpoint]:
+    def get(self, path: str, access: Access = Access.USER) -> Adding:
         """A page."""
         return self._add("GET", path, access)
 
-    def post(
-        self, path: str, access: Access = Access.USER, *, is_costly: bool = False
-    ) -> Callable[[Endpoint], Endpoint]:
+    def post(self, path: str, access: Access = Access.USER, *, is_costly: bool = False) -> Adding:
         """What a form is sent to; with the cookie it is taken from this origin alone.
         ``is_costly``: it makes work for solvers, and counts as a request for them."""
         return self._add("POST", path, access, CostlyPageRoute if is_costly else PageRoute)
