@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from mapper.constraint_rules.preferences import PREFERENCES
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, Problem, UnsatisfiableError
 from mapper.host_plan import HostPlan
@@ -20,6 +21,7 @@ from mapper.pipeline import (
     generate_kernels,
 )
 from mapper.solver.restrictions import narrowed
+from mapper.solver.space import check
 from nestmap.answers import checked_facts, violation_to_json
 from nestmap.cli.check import judge_text, read_text, variant_with
 from nestmap.cli.exit_codes import ExitCode
@@ -186,6 +188,8 @@ def kernel(
             wanted["mapping"] = answer_to_json(request.subject, given.assignment)
         with service:
             assignment, printed = _from_service(service, request, wanted, json_output)
+        if text is not None:
+            _note_preferences(request, assignment)
         _show(request, assignment, printed, out, plan, explain, json_output)
         return
     if text is None and prefer:
@@ -196,17 +200,23 @@ def kernel(
         verdict = judge_text(request, text, time_limit)
         if not verdict.valid:
             _refuse([violation_to_json(v) for v in verdict.violations], json_output)
-        if verdict.preferences:
-            broken = dict.fromkeys(violation.rule for violation in verdict.preferences)
-            note(f"the mapping breaks a preference: {', '.join(broken)}")
         if verdict.assumed:
             assumed = assignment_to_json(verdict.assumed)
             del assumed["mapping"]
             note(f"assumed {mapping_fields(assumed)}")
         assignment = verdict.assignment
+        _note_preferences(request, assignment)
     if request.mode is Mode.PAPER:
         assignment = _with_values(request, assignment)
     _show(request, assignment, _printed(request, assignment), out, plan, explain, json_output)
+
+
+def _note_preferences(request: Request, assignment: Assignment) -> None:
+    """Say which preferences a valid mapping breaks."""
+    chosen = {v: assignment[v] for v, _ in request.space.variables if v in assignment}
+    broken = dict.fromkeys(v.rule for v in check(request.space, chosen) if v.rule in PREFERENCES)
+    if broken:
+        note(f"the mapping breaks a preference: {', '.join(broken)}")
 
 
 def _printed(request: Request, assignment: Assignment) -> HostPlan:
