@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from mapper.constraint_rules.evaluation import bind, evaluate, evaluate_partial
+from mapper.constraint_rules.evaluation import evaluate, evaluate_partial
 from mapper.constraint_rules.predicate import TRUE, CodeVariable, Variable
 from mapper.constraint_rules.preferences import PREFERENCES
+from mapper.constraint_rules.rewriting import bind
 from mapper.constraint_rules.rule import SCORE
 from mapper.errors import LimitError, Problem
 from mapper.solver.bounded_solve import solve_within

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mapper.constraint_rules.evaluation import bind
 from mapper.constraint_rules.predicate import Assignment, CodeVariable, Variable
+from mapper.constraint_rules.rewriting import bind
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.constraint_rules.suits.catalogue import ALL_SUITS
 from mapper.errors import LimitError, UnsatisfiableError
