@@ -23,8 +23,8 @@ from mapper.constraint_rules.rule import Constraint, Provenance
 from mapper.errors import InputError, LimitError, Problem
 from mapper.schedule import ScheduleCode
 from mapper.solver.space import Domain, Space
+from mapper.tuning_space.expressions import Kind, Lowering, Named
 from mapper.tuning_space.language import Vocabulary, parse_expression
-from mapper.tuning_space.lowering import Kind, Lowering, Named
 
 RULE = "where"
 #: How many may be stated; each has the bounds of the language on its length and depth.
