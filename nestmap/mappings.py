@@ -168,9 +168,15 @@ def _wanted(space: Space, lost: Collection[str]) -> Iterator[Space]:
     """The space with the preferences that can still be met, then without any."""
     left = tuple(c for c in space.constraints if c.id not in lost)
     yield Space(space.variables, left)
-    needed = tuple(c for c in left if c.rule not in PREFERENCES)
-    if len(needed) < len(left):
-        yield Space(space.variables, needed)
+    needed = without_preferences(space)
+    if len(needed.constraints) < len(left):
+        yield needed
+
+
+def without_preferences(space: Space) -> Space:
+    """Everything that is valid: what keeps no wrong program out is left out."""
+    needed = tuple(c for c in space.constraints if c.rule not in PREFERENCES)
+    return Space(space.variables, needed)
 
 
 def _refuse_missing_codes(space: Space, missing: list[Variable]) -> None:

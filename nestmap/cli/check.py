@@ -52,7 +52,14 @@ from nestmap.cli.request import (
     stated_by,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
-from nestmap.mappings import Given, Verdict, judge, read_mapping, variant_of_text
+from nestmap.mappings import (
+    Given,
+    Verdict,
+    judge,
+    read_mapping,
+    variant_of_text,
+    without_preferences,
+)
 from nestmap.requests import Request
 from nestmap.restrictions import read_restrictions
 from nestmap.subjects import read_bounded
@@ -249,7 +256,8 @@ def _nearest(request: Request, given: Assignment, time_limit: float) -> dict[str
     limit_s = seconds_or_none(time_limit)
     try:
         with Progress("looking for the nearest valid mapping"):
-            found = nearest(request.space, given, request.restrictions, time_limit_s=limit_s)
+            space = without_preferences(request.space)
+            found = nearest(space, given, request.restrictions, time_limit_s=limit_s)
     except LimitError as error:
         note(str(error.problems[0]))
         return {"nearest": None}
