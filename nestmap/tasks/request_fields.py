@@ -208,7 +208,8 @@ def read_stated(fields: JsonObject) -> Stated:
     """What a request states beside subject, device and mode; InputError for what is none of it."""
     reader = JsonReader()
     suits, where = (
-        reader.items(fields.get(name) or [], f"/{name}", reader.text) for name in ("suits", "where")
+        () if fields.get(name) is None else reader.items(fields[name], f"/{name}", reader.text)
+        for name in ("suits", "where")
     )
     if len(suits) > MAX_RESTRICTIONS:
         reader.fail("/suits", "too many", str(len(suits)), str(MAX_RESTRICTIONS))

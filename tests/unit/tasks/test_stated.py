@@ -57,6 +57,8 @@ def test_a_mapping_that_breaks_preferences_alone_is_valid():
     [
         ({**HIGH_LEVEL, "where": ["raw == W0"]}, "/where/0"),
         ({**HIGH_LEVEL, "where": "row"}, "/where"),
+        ({**HIGH_LEVEL, "where": ""}, "/where"),
+        ({**HIGH_LEVEL, "where": ["code(row) == W0"] * 33}, "/where"),
         ({**HIGH_LEVEL, "suits": ["suits-nothing"]}, "/suits"),
         ({**HIGH_LEVEL, "suits": ["all"], "mode": "paper"}, "/suits"),
         ({**HIGH_LEVEL, "free_grid": 1}, "/free_grid"),
