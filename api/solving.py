@@ -42,7 +42,13 @@ class Solving:
     async def request_of(self, kind: str, about: About, **fields: Any) -> dict[str, Any]:
         """What a child is asked. ProblemError 422 for a stored subject that is not there."""
         values = about.model_dump(exclude_none=True, exclude=set(_OWN_FIELDS))
-        request = {name: value for name, value in values.items() if value not in ([], False)}
+        known = type(about).model_fields
+        request = {
+            name: value
+            for name, value in values.items()
+            # What says nothing is left out, so that a question is one however it was put.
+            if value not in ([], False, True) or value != known[name].default
+        }
         request["subject"] = await self._subject(about)
         return {"kind": kind, **request, **fields}
 
