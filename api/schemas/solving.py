@@ -94,7 +94,17 @@ Limits = Annotated[
 ]
 
 
-class About(Strict):
+class OfSubject(Strict):
+    """What is asked about."""
+
+    subject: Subject
+    variant: VariantName | None = Field(default=None, description="Of a layer; /v1/variants")
+    time_limit_s: Number | None = Field(
+        default=None, gt=0, le=86_400, description="For solving; the service has a bound of its own"
+    )
+
+
+class About(OfSubject):
     """What is asked about, and what of it is wanted."""
 
     model_config = ConfigDict(
@@ -102,7 +112,6 @@ class About(Strict):
         json_schema_extra={"examples": [{"subject": {"name": "vgg16/7"}, "variant": "direct"}]},
     )
 
-    subject: Subject
     variant: VariantName | None = Field(
         default=None,
         description="Of a layer; /v1/variants lists them. Where absent `direct` if it does the "
@@ -116,9 +125,6 @@ class About(Strict):
         default="pocl",
         description="Whose limits hold: a profile by name, or an object with the fields of one "
         "(/v1/profiles lists both)",
-    )
-    time_limit_s: Number | None = Field(
-        default=None, gt=0, le=86_400, description="For solving; the service has a bound of its own"
     )
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mapper.ast_model.nodes import Parameter, Program, Requirement
+from mapper.ast_model.bounds import MAX_NODES
+from mapper.ast_model.nodes import Node, Parameter, Program, Requirement, children
 from mapper.ast_model.type_check import check_program
-from mapper.errors import InputError, Problem, TypeErrors
+from mapper.errors import InputError, LimitError, Problem, TypeErrors
 from mapper.schedules.simplify import simplified
 from mapper.schedules.unique import with_unique_names
+
+#: A rewrite leaves views that simplification takes out again; few programs have ten times as many.
+MAX_UNTIDY = 10 * MAX_NODES
 
 
 class NotApplicable(InputError):
@@ -75,7 +79,31 @@ def step(
 
 
 def tidy(program: Program) -> Program:
-    """The program with unique names and short views; its types are not checked."""
+    """The program with unique names and short views; its types are not checked.
+
+    LimitError where it is far beyond what a program may be: parts that are shared so far would be
+    copied for each place that they stand in.
+    """
+    refuse_huge(program)
     program = with_unique_names(program)
     kernels = tuple(replace(k, body=simplified(k.body)) for k in program.kernels)
     return with_unique_names(replace(program, kernels=kernels))
+
+
+def refuse_huge(program: Program) -> None:
+    """LimitError for more than :data:`MAX_UNTIDY` nodes, parts counted as often as they stand."""
+    known: dict[int, int] = {}
+    count = sum(_size(kernel.body, known) for kernel in program.kernels)
+    if count > MAX_UNTIDY:
+        raise LimitError(
+            Problem("", "the program becomes too large", f"{count} nodes",
+                    f"{MAX_UNTIDY} nodes before they are simplified, {MAX_NODES} after")
+        )  # fmt: skip
+
+
+def _size(node: Node, known: dict[int, int]) -> int:
+    """How many nodes a tree has; what is shared is looked at once."""
+    found = known.get(id(node))
+    if found is None:
+        found = known[id(node)] = 1 + sum(_size(child, known) for _, child in children(node))
+    return found
