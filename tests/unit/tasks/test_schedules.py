@@ -23,7 +23,7 @@ PRODUCT = """program "p" {
   kernel product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0,
     zip(x, y)), transpose(b))), a)
 }"""
-SUBJECT = {"subject": {"text": PRODUCT}}
+SUBJECT: dict[str, Any] = {"subject": {"text": PRODUCT}}
 
 
 def derive(schedule: Any, **fields: Any) -> Any:
@@ -119,7 +119,7 @@ def test_a_schedule_that_would_explode_is_refused_before_anything_of_it_is_built
     inner = [f"inline(a{k})" for k in range(1, middle)]
     outer = [f"inline(a{k})" for k in range(levels - 1, middle, -1)]
     steps = [*inner, *outer, f"inline(a{middle})"]
-    asked = {"subject": {"text": exploding(levels)}, "partial": True}
+    asked: dict[str, Any] = {"subject": {"text": exploding(levels)}, "partial": True}
     began = time.process_time()
     reply = derive('schedule "s" { ' + " ".join(steps) + " }", **asked)
     # Half a million nodes, of a thousand that are shared so far.
