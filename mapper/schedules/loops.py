@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mapper.ast_model.builders import said_name
 from mapper.ast_model.nodes import Let, Map, Node, Program, Reduce, To, children
-from mapper.ast_model.type_check import infer_part
-from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import ArrayType, Type
-from mapper.schedules.tree import ViewMemory, all_nodes, bound_types
+from mapper.schedules.facts import type_of
+from mapper.schedules.tree import all_nodes, bound_types, is_view
 
 MAX_INDENT = 24
 
@@ -45,15 +44,13 @@ def loops_of(program: Program) -> tuple[KernelLoops, ...]:
     found: list[KernelLoops] = []
     for kernel in program.kernels:
         found.append(KernelLoops(kernel.name, tuple(walk.loops(kernel.body, env))))
-        env[kernel.name] = infer_part(kernel.body, env, program, walk.memory)
+        env[kernel.name] = type_of(kernel.body, env, program)
     return tuple(found)
 
 
 class _Walk:
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.memory = TypeMemory()
-        self.views = ViewMemory()
         bound = [n.parameter for n in all_nodes(program) if isinstance(n, Reduce)]
         bound += [n.name for n in all_nodes(program) if isinstance(n, Let)]
         self.said = Counter(said_name(name) for name in bound)
@@ -63,14 +60,14 @@ class _Walk:
         said = said_name(name)
         return said if said and self.said[said] == 1 else name
 
-    def loops(self, node: Node, env: Mapping[str, Type]) -> Iterator[Loop]:
+    def loops(self, node: Node, env: dict[str, Type]) -> Iterator[Loop]:
         """The loops in a node, in the order in which they run."""
-        if self.views.is_view(node):
+        if is_view(node):
             return
         match node:
             case Map(map_id, _, body, argument):
                 yield from self.loops(argument, env)
-                if not self.views.is_view(body):
+                if not is_view(body):
                     yield Loop("map", str(map_id), self.length(argument, env),
                                tuple(self.loops(body, self.inside(node, env))))  # fmt: skip
             case Reduce(_, parameter, body, initial, argument):
@@ -89,13 +86,13 @@ class _Walk:
                 for _, child in children(node):
                     yield from self.loops(child, env)
 
-    def inside(self, node: Node, env: Mapping[str, Type]) -> dict[str, Type]:
+    def inside(self, node: Node, env: dict[str, Type]) -> dict[str, Type]:
         """The types of names in a node's body."""
-        return {**env, **bound_types(node, env, self.program, self.memory)}
+        return {**env, **bound_types(node, env, self.program)}
 
-    def length(self, argument: Node, env: Mapping[str, Type]) -> str:
+    def length(self, argument: Node, env: dict[str, Type]) -> str:
         """How many elements a map or a reduce goes over."""
-        found = infer_part(argument, env, self.program, self.memory)
+        found = type_of(argument, env, self.program)
         assert isinstance(found, ArrayType)
         return str(found.length)
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import cast
 
 from mapper.ast_model.nodes import Program
+from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import Memory
 from mapper.errors import InputError, LimitError, Problem
 from mapper.schedules.primitives import (
@@ -241,6 +242,9 @@ def derive(program: Program, schedule: Schedule) -> Iterator[Stage]:
     for number, item in enumerate(schedule.uses, 1):
         try:
             step = applied(program, item)
+            if number == len(schedule.uses):
+                # Steps look at what they change; the program that is used is checked whole.
+                check_program(step.program)
         except (InputError, LimitError) as error:
             problem = error.problems[0]
             where = f"step {number}, {problem.path}" if problem.path else f"step {number}"

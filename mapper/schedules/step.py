@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mapper.ast_model.bounds import MAX_NODES
-from mapper.ast_model.nodes import Node, Parameter, Program, Requirement, children
+from mapper.ast_model.bounds import MAX_NODE_DEPTH, MAX_NODES
+from mapper.ast_model.nodes import Parameter, Program, Requirement
 from mapper.ast_model.type_check import check_program
+from mapper.ast_model.types import Type
 from mapper.errors import InputError, LimitError, Problem, TypeErrors
+from mapper.schedules.facts import facts_of, obligations_in, type_of, union
 from mapper.schedules.simplify import simplified
 from mapper.schedules.unique import with_unique_names
 
@@ -43,9 +45,8 @@ class Step:
     @property
     def constraints(self) -> tuple[str, ...]:
         """The types' obligations and the requirements that are new, as text."""
-        old = {str(o) for o in check_program(self.before).obligations}
-        texts = dict.fromkeys(str(o) for o in check_program(self.program).obligations)
-        return tuple(text for text in texts if text not in old)
+        old = obligations_in(self.before)
+        return tuple(text for text in obligations_in(self.program) if text not in old)
 
 
 def step(
@@ -69,13 +70,40 @@ def step(
     )
     after = tidy(after)
     try:
-        check_program(after)
+        check_types(before, after)
     except TypeErrors as error:
         first = error.problems[0]
         raise refusal(
             primitive, target, first.message, first.found, first.allowed, first.remedy
         ) from None
     return Step(before, after)
+
+
+def check_types(before: Program, after: Program) -> None:
+    """TypeErrors or LimitError, as of a whole program, for what a step may have changed.
+
+    Nodes that were right before are not looked at anew. How long the lengths of types have grown
+    is checked with the whole program, once its derivation is done.
+    """
+    facts = [facts_of(kernel.body) for kernel in after.kernels]
+    ids = union(f.computing for f in facts)
+    if (
+        _declared(before) != _declared(after)
+        or sum(f.size for f in facts) > MAX_NODES
+        or any(f.depth > MAX_NODE_DEPTH or f.is_wordy for f in facts)
+        or len(ids) != sum(f.computing_maps for f in facts)
+    ):
+        check_program(after)
+        return
+    env: dict[str, Type] = {i.name: i.type for i in after.inputs}
+    for kernel in after.kernels:
+        env[kernel.name] = type_of(kernel.body, env, after)
+
+
+def _declared(program: Program) -> tuple[object, ...]:
+    kernels = tuple(kernel.name for kernel in program.kernels)
+    return (program.sizes, program.parameters, program.requirements, program.functions,
+            program.inputs, kernels, program.constants)  # fmt: skip
 
 
 def tidy(program: Program) -> Program:
@@ -92,18 +120,9 @@ def tidy(program: Program) -> Program:
 
 def refuse_huge(program: Program) -> None:
     """LimitError for more than :data:`MAX_UNTIDY` nodes, parts counted as often as they stand."""
-    known: dict[int, int] = {}
-    count = sum(_size(kernel.body, known) for kernel in program.kernels)
+    count = sum(facts_of(kernel.body).size for kernel in program.kernels)
     if count > MAX_UNTIDY:
         raise LimitError(
             Problem("", "the program becomes too large", f"{count} nodes",
                     f"{MAX_UNTIDY} nodes before they are simplified, {MAX_NODES} after")
         )  # fmt: skip
-
-
-def _size(node: Node, known: dict[int, int]) -> int:
-    """How many nodes a tree has; what is shared is looked at once."""
-    found = known.get(id(node))
-    if found is None:
-        found = known[id(node)] = 1 + sum(_size(child, known) for _, child in children(node))
-    return found
