@@ -17,7 +17,9 @@ TWO = parse("""program "two" {
   size N = 6
   input a : [[float]N]M
   kernel first = map#row(x => map#column(y => id(y), x), a)
-  kernel second = let t = to_private(map#r(u => map#c(v => id(v), u), map#l(w => reorder(reverse, w), first))) in
+  kernel second =
+    let t = to_private(map#r(u => map#c(v => id(v), u),
+      map#l(w => reorder(reverse, w), first))) in
     map#p(m => map#q(n => add(n, 1.0), m), t)
 }""")
 
