@@ -27,6 +27,7 @@ from api.routes import (
     measurements,
     operations,
     runs,
+    schedules,
     session,
     subjects,
 )
@@ -84,6 +85,7 @@ def create_app(
         documentation_router(settings.docs_open),
         catalogue.routes.router,
         mappings.routes.router,
+        schedules.routes.router,
         operations.routes.router,
         runs.routes.router,
         devices.routes.router,

@@ -41,6 +41,8 @@ SHAPES: dict[str, Callable[[list[Any], dict[str, Any]], dict[str, Any]]] = {
     "best": lambda items, end: {"items": items, **end},
     "check": lambda items, end: end,
     "explain": lambda items, end: end,
+    "derive": lambda items, end: {"steps": items, **end},
+    "sketches": lambda items, end: {"items": items, **end},
 }
 
 

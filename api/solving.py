@@ -13,7 +13,7 @@ from api.auth import ASKING
 from api.database import Database
 from api.observing import Metrics
 from api.problems import ProblemError
-from api.schemas.solving import About, StoredSubject
+from api.schemas.solving import OfSubject, StoredSubject
 from api.solver_pool import Answer, SolverLimits, SolverPool, SolverProblem
 from mapper.errors import InputError, Problem
 
@@ -39,7 +39,7 @@ class Solving:
         self._metrics = metrics
         self._most_s = most_s
 
-    async def request_of(self, kind: str, about: About, **fields: Any) -> dict[str, Any]:
+    async def request_of(self, kind: str, about: OfSubject, **fields: Any) -> dict[str, Any]:
         """What a child is asked. ProblemError 422 for a stored subject that is not there."""
         values = about.model_dump(exclude_none=True, exclude=set(_OWN_FIELDS))
         known = type(about).model_fields
@@ -52,7 +52,7 @@ class Solving:
         request["subject"] = await self._subject(about)
         return {"kind": kind, **request, **fields}
 
-    async def _subject(self, about: About) -> dict[str, Any]:
+    async def _subject(self, about: OfSubject) -> dict[str, Any]:
         if not isinstance(about.subject, StoredSubject):
             return about.subject.model_dump()
         try:

@@ -10,7 +10,16 @@ from fastapi import FastAPI
 
 from api.dashboard import portraits, sign_in, static_files
 from api.dashboard.page_routes import PageRouter
-from api.dashboard.pages import candidate, compare, devices, layer, network, overview, run
+from api.dashboard.pages import (
+    candidate,
+    compare,
+    devices,
+    layer,
+    network,
+    overview,
+    run,
+    schedules,
+)
 from api.routing import GuardedRouter
 
 #: The routers of all pages, in the order in which paths are tried.
@@ -21,6 +30,7 @@ PAGES: tuple[PageRouter, ...] = (
     candidate.routes,
     compare.routes,
     layer.routes,
+    schedules.routes,
     devices.routes,
     network.routes,
 )

@@ -44,6 +44,7 @@ NAVIGATION = (
     NavigationEntry("Overview", "/", ("/runs/", "/candidates/")),
     NavigationEntry("Compare", "/compare"),
     NavigationEntry("Layers", "/layers", ("/layers/",)),
+    NavigationEntry("Schedules", "/schedules"),
     NavigationEntry("Devices", "/devices", ("/devices/",)),
     NavigationEntry("Networks", "/networks", ("/networks/",)),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from api.problems import ProblemError
 from api.routes.mappings import list_mappings
-from api.schemas.solving import About, MappingsQuery
+from api.schemas.solving import About, MappingsQuery, OfSubject
 from api.services import Services
 from api.solver_pool import Answer, SolverProblem
 from api.solving import as_problem
@@ -26,7 +26,9 @@ class Asked:
     problem: ProblemError | None
 
 
-async def ask(services: Services, kind: str, about: About, seconds: float, **fields: Any) -> Asked:
+async def ask(
+    services: Services, kind: str, about: OfSubject, seconds: float, **fields: Any
+) -> Asked:
     """An answer of a solver child; a refusal becomes part of the page."""
     try:
         request = await services.solving.request_of(kind, about)

@@ -100,7 +100,17 @@ Limits = Annotated[
 ]
 
 
-class About(Strict):
+class OfSubject(Strict):
+    """What is asked about."""
+
+    subject: Subject
+    variant: VariantName | None = Field(default=None, description="Of a layer; /v1/variants")
+    time_limit_s: Number | None = Field(
+        default=None, gt=0, le=86_400, description="For solving; the service has a bound of its own"
+    )
+
+
+class About(OfSubject):
     """What is asked about, and what of it is wanted."""
 
     model_config = ConfigDict(
@@ -108,7 +118,6 @@ class About(Strict):
         json_schema_extra={"examples": [{"subject": {"name": "vgg16/7"}, "variant": "direct"}]},
     )
 
-    subject: Subject
     variant: VariantName | None = Field(
         default=None,
         description="Of a layer; /v1/variants lists them. Where absent `direct` if it does the "
@@ -145,9 +154,6 @@ class About(Strict):
         description="Constraints of your own over parameters, `code(MAP)` and "
         "`local_size(KERNEL, 0)`: `kappa * sigma <= 32`, `code(row) in [W0, W1]`",
     )  # fmt: skip
-    time_limit_s: Number | None = Field(
-        default=None, gt=0, le=86_400, description="For solving; the service has a bound of its own"
-    )
 
 
 class RestrictedAbout(About):

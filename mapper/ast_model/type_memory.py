@@ -27,6 +27,9 @@ class TypeMemory:
         self._known: dict[_Key, tuple[Type, tuple[object, ...]]] = {}
         self._names: dict[int, tuple[Node, tuple[str, ...]]] = {}
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def recall(self, node: Node, env: Mapping[str, Type | None]) -> Type | None:
         """The type of the node if it was inferred before where its names had these types."""
         known = self._known.get((id(node), *(id(env.get(n)) for n in self.free_names(node))))

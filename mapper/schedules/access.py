@@ -10,9 +10,9 @@ from mapper.ast_model.index_expr import Expr, Symbol, parameter_symbol, symbol, 
 from mapper.ast_model.loop_nest import Buffer, Guard, Guarded, Load, Role
 from mapper.ast_model.nodes import Let, Map, Node, Reduce, Ref
 from mapper.ast_model.specialise import specialise, substitute_node, substitute_type
-from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import ArrayType, Memory, ScalarType, TupleType, Type
 from mapper.ast_model.views import ArrayView, ScalarView, TupleView, View
+from mapper.schedules.facts import type_of
 from mapper.schedules.find import MapSite, ReduceSite
 from mapper.schedules.tree import Site, bound_types, is_view, uses
 
@@ -94,7 +94,7 @@ def _hands_on(body: Site, inner: Site, name: str) -> bool:
 
 
 def _length(site: Site, argument: Node) -> Expr:
-    type_ = infer_part(argument, site.types(), site.program)
+    type_ = type_of(argument, site.types(), site.program)
     assert isinstance(type_, ArrayType)
     return type_.length
 

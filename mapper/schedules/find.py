@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from mapper.ast_model.builders import said_name
 from mapper.ast_model.index_expr import Expr
 from mapper.ast_model.nodes import Kernel, Let, Map, MapId, Node, Program, Reduce
-from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import ArrayType, Type
+from mapper.schedules.facts import type_of
 from mapper.schedules.step import refusal
 from mapper.schedules.tree import Site, is_view, same_id, sites
 
@@ -51,7 +51,7 @@ def find_map(primitive: str, program: Program, map_id: MapId) -> MapSite:
         if is_view(node.body):
             continue
         if same_id(node.id, map_id):
-            type_ = infer_part(node.argument, site.types(), program)
+            type_ = type_of(node.argument, site.types(), program)
             assert isinstance(type_, ArrayType)
             return MapSite(site, node, type_)
         ids.append(str(node.id))
@@ -72,9 +72,9 @@ def find_reduce(primitive: str, program: Program, name: str) -> ReduceSite:
     node = site.node
     assert isinstance(node, Reduce)
     types = site.types()
-    type_ = infer_part(node.argument, types, program)
+    type_ = type_of(node.argument, types, program)
     assert isinstance(type_, ArrayType)
-    return ReduceSite(site, node, type_, infer_part(node.initial, types, program))
+    return ReduceSite(site, node, type_, type_of(node.initial, types, program))
 
 
 def find_loop(primitive: str, program: Program, name: MapId) -> MapSite | ReduceSite:

@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import cast
 
 from mapper.ast_model.nodes import Program
+from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import Memory
-from mapper.errors import InputError, Problem
+from mapper.errors import InputError, LimitError, Problem
 from mapper.schedules.primitives import (
     compute_at,
     contract,
@@ -233,14 +234,18 @@ class Stage:
 def derive(program: Program, schedule: Schedule) -> Iterator[Stage]:
     """The steps of a schedule on a program, one after the other.
 
-    NotApplicable says which primitive does not apply and why, with the step's number in front.
+    NotApplicable says which primitive does not apply and why, LimitError what becomes too large,
+    with the step's number in front.
     """
     if len(schedule.uses) > MAX_STEPS:
         raise InputError(Problem("steps", "too many", str(len(schedule.uses)), str(MAX_STEPS)))
     for number, item in enumerate(schedule.uses, 1):
         try:
             step = applied(program, item)
-        except InputError as error:
+            if number == len(schedule.uses):
+                # Steps look at what they change; the program that is used is checked whole.
+                check_program(step.program)
+        except (InputError, LimitError) as error:
             problem = error.problems[0]
             where = f"step {number}, {problem.path}" if problem.path else f"step {number}"
             raise type(error)(

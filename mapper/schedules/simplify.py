@@ -21,22 +21,28 @@ from mapper.ast_model.nodes import (
     Transpose,
     Zip,
 )
-from mapper.schedules.tree import ViewMemory, nodes_of, rebuilt, substituted, through_layout, uses
+from mapper.schedules.facts import simple_nodes
+from mapper.schedules.tree import is_view, nodes_of, rebuilt, substituted, through_layout, uses
 
 
 def simplified(node: Node) -> Node:
     """The node with no two layout changes that undo each other, inner ones first."""
-    return _simplified(node, ViewMemory())
+    return _simplified(node, simple_nodes())
 
 
-def _simplified(node: Node, views: ViewMemory) -> Node:
-    node = rebuilt(node, lambda child: _simplified(child, views))
-    while (shorter := _shorter(node, views.is_view)) is not None:
-        node = rebuilt(shorter, lambda child: _simplified(child, views))
+def _simplified(node: Node, simple: dict[int, Node]) -> Node:
+    if id(node) in simple:
+        return node
+    node = rebuilt(node, lambda child: _simplified(child, simple))
+    while (shorter := _shorter(node)) is not None:
+        node = rebuilt(shorter, lambda child: _simplified(child, simple))
+    simple[id(node)] = node
     return node
 
 
-def _shorter(node: Node, is_view: Callable[[Node], bool]) -> Node | None:
+def _shorter(node: Node) -> Node | None:
+    if not isinstance(node, Map | Let | Get | Layout):
+        return None
     match node:
         case Transpose(Transpose(argument)) | Join(Split(_, argument)):
             return argument
@@ -65,7 +71,7 @@ def _shorter(node: Node, is_view: Callable[[Node], bool]) -> Node | None:
         ):
             return substituted(body, {name: value})
         case Map(map_id, parameter, body, argument) if not is_view(body) and (
-            (floated := _floated(body, parameter, is_view)) is not None
+            (floated := _floated(body, parameter)) is not None
         ):
             # What is done to each result alone is done to all of them.
             around, inner = floated
@@ -83,9 +89,7 @@ def _shorter(node: Node, is_view: Callable[[Node], bool]) -> Node | None:
             return None
 
 
-def _floated(
-    body: Node, parameter: str, is_view: Callable[[Node], bool]
-) -> tuple[Callable[[Node], Node], Node] | None:
+def _floated(body: Node, parameter: str) -> tuple[Callable[[Node], Node], Node] | None:
     """The layout around a computing map in a body, if it does not look at the element."""
     around, inner = through_layout(body)
     if inner is body or not isinstance(inner, Map) or is_view(inner.body):

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from mapper.ast_model.bounds import MAX_NODE_DEPTH, MAX_NODES
 from mapper.ast_model.nodes import Parameter, Program, Requirement
 from mapper.ast_model.type_check import check_program
-from mapper.errors import InputError, Problem, TypeErrors
+from mapper.ast_model.types import Type
+from mapper.errors import InputError, LimitError, Problem, TypeErrors
+from mapper.schedules.facts import facts_of, obligations_in, type_of, union
 from mapper.schedules.simplify import simplified
 from mapper.schedules.unique import with_unique_names
+
+#: A rewrite leaves views that simplification takes out again; few programs have ten times as many.
+MAX_UNTIDY = 10 * MAX_NODES
 
 
 class NotApplicable(InputError):
@@ -39,9 +45,8 @@ class Step:
     @property
     def constraints(self) -> tuple[str, ...]:
         """The types' obligations and the requirements that are new, as text."""
-        old = {str(o) for o in check_program(self.before).obligations}
-        texts = dict.fromkeys(str(o) for o in check_program(self.program).obligations)
-        return tuple(text for text in texts if text not in old)
+        old = obligations_in(self.before)
+        return tuple(text for text in obligations_in(self.program) if text not in old)
 
 
 def step(
@@ -65,7 +70,7 @@ def step(
     )
     after = tidy(after)
     try:
-        check_program(after)
+        check_types(before, after)
     except TypeErrors as error:
         first = error.problems[0]
         raise refusal(
@@ -74,8 +79,50 @@ def step(
     return Step(before, after)
 
 
+def check_types(before: Program, after: Program) -> None:
+    """TypeErrors or LimitError, as of a whole program, for what a step may have changed.
+
+    Nodes that were right before are not looked at anew. How long the lengths of types have grown
+    is checked with the whole program, once its derivation is done.
+    """
+    facts = [facts_of(kernel.body) for kernel in after.kernels]
+    ids = union(f.computing for f in facts)
+    if (
+        _declared(before) != _declared(after)
+        or sum(f.size for f in facts) > MAX_NODES
+        or any(f.depth > MAX_NODE_DEPTH or f.is_wordy for f in facts)
+        or len(ids) != sum(f.computing_maps for f in facts)
+    ):
+        check_program(after)
+        return
+    env: dict[str, Type] = {i.name: i.type for i in after.inputs}
+    for kernel in after.kernels:
+        env[kernel.name] = type_of(kernel.body, env, after)
+
+
+def _declared(program: Program) -> tuple[object, ...]:
+    kernels = tuple(kernel.name for kernel in program.kernels)
+    return (program.sizes, program.parameters, program.requirements, program.functions,
+            program.inputs, kernels, program.constants)  # fmt: skip
+
+
 def tidy(program: Program) -> Program:
-    """The program with unique names and short views; its types are not checked."""
+    """The program with unique names and short views; its types are not checked.
+
+    LimitError where it is far beyond what a program may be: parts that are shared so far would be
+    copied for each place that they stand in.
+    """
+    refuse_huge(program)
     program = with_unique_names(program)
     kernels = tuple(replace(k, body=simplified(k.body)) for k in program.kernels)
     return with_unique_names(replace(program, kernels=kernels))
+
+
+def refuse_huge(program: Program) -> None:
+    """LimitError for more than :data:`MAX_UNTIDY` nodes, parts counted as often as they stand."""
+    count = sum(facts_of(kernel.body).size for kernel in program.kernels)
+    if count > MAX_UNTIDY:
+        raise LimitError(
+            Problem("", "the program becomes too large", f"{count} nodes",
+                    f"{MAX_UNTIDY} nodes before they are simplified, {MAX_NODES} after")
+        )  # fmt: skip

@@ -17,13 +17,11 @@ from mapper.ast_model.nodes import (
     Program,
     Reduce,
     Ref,
-    To,
     Zip,
     children,
 )
-from mapper.ast_model.type_check import infer_part
-from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import ArrayType, Type
+from mapper.schedules.facts import facts_of, type_of
 
 
 def with_child(node: Node, field: str, child: Node) -> Node:
@@ -48,71 +46,20 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
 
 def is_view(node: Node) -> bool:
     """True if nothing in it computes or writes: it only changes the layout."""
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        if isinstance(current, Call | Reduce | To):
-            return False
-        # Bodies first: what computes does so there. No fields by name: this is asked very often.
-        if isinstance(current, Map):
-            stack += (current.argument, current.body)
-        elif isinstance(current, Layout):
-            stack.append(current.argument)
-        elif not isinstance(current, Ref):
-            stack += [child for _, child in reversed(list(children(current)))]
-    return True
-
-
-class ViewMemory:
-    """:func:`is_view` of many nodes of one tree, each looked at once."""
-
-    def __init__(self) -> None:
-        # The node is kept beside the answer so that its identity stays taken.
-        self._known: dict[int, tuple[Node, bool]] = {}
-
-    def is_view(self, node: Node) -> bool:
-        """True if nothing in it computes or writes."""
-        known = self._known.get(id(node))
-        if known is not None:
-            return known[1]
-        found = not isinstance(node, Call | Reduce | To)
-        if found:
-            for _, child in children(node):
-                if not self.is_view(child):
-                    found = False
-                    break
-        self._known[id(node)] = (node, found)
-        return found
-
-
-def bound_names(node: Node) -> tuple[str, ...]:
-    """The names that a node binds in its body."""
-    match node:
-        case Map():
-            return (node.parameter,)
-        case Reduce():
-            return (node.accumulator, node.parameter)
-        case Let():
-            return (node.name,)
-        case _:
-            return ()
+    return facts_of(node).is_view
 
 
 def free_names(node: Node) -> frozenset[str]:
     """Names that the node uses and does not bind."""
-    if isinstance(node, Ref):
-        return frozenset((node.name,))
-    found: set[str] = set()
-    for field, child in children(node):
-        inner = free_names(child)
-        found |= inner - set(bound_names(node)) if field == "body" else inner
-    return frozenset(found)
+    return facts_of(node).free
 
 
 def uses(node: Node, name: str) -> int:
     """How often a free name stands in a node of unique names."""
     if isinstance(node, Ref):
         return int(node.name == name)
+    if name not in facts_of(node).free:
+        return 0
     return sum(uses(child, name) for _, child in children(node))
 
 
@@ -120,6 +67,8 @@ def substituted(node: Node, values: Mapping[str, Node]) -> Node:
     """Free names replaced; binders in a program of unique names capture nothing."""
     if isinstance(node, Ref):
         return values.get(node.name, node)
+    if facts_of(node).free.isdisjoint(values):
+        return node
     return rebuilt(node, lambda child: substituted(child, values))
 
 
@@ -137,6 +86,8 @@ def looked_at(body: Node, name: str) -> frozenset[int] | None:
     if isinstance(body, Get) and body.argument == Ref(name):
         return frozenset((body.index,))
     found: frozenset[int] = frozenset()
+    if name not in facts_of(body).free:
+        return found
     for _, child in children(body):
         inner = looked_at(child, name)
         if inner is None:
@@ -197,25 +148,22 @@ class Site:
 
     def types(self) -> dict[str, Type]:
         """The types of the names in scope here."""
-        memory = TypeMemory()
         env: dict[str, Type] = {i.name: i.type for i in self.program.inputs}
         for kernel in self.program.kernels:
             if kernel.name == self.kernel.name:
                 break
-            env[kernel.name] = infer_part(kernel.body, env, self.program, memory)
+            env[kernel.name] = type_of(kernel.body, env, self.program)
         for parent, field in self.path:
             if field == "body":
-                env |= bound_types(parent, env, self.program, memory)
+                env |= bound_types(parent, env, self.program)
         return env
 
 
-def bound_types(
-    node: Node, env: Mapping[str, Type], program: Program, memory: TypeMemory | None = None
-) -> dict[str, Type]:
+def bound_types(node: Node, env: dict[str, Type], program: Program) -> dict[str, Type]:
     """The types of the names that a node binds in its body."""
 
     def element(argument: Node) -> Type:
-        found = infer_part(argument, env, program, memory)
+        found = type_of(argument, env, program)
         assert isinstance(found, ArrayType)
         return found.element
 
@@ -223,10 +171,10 @@ def bound_types(
         case Map():
             return {node.parameter: element(node.argument)}
         case Reduce():
-            start = infer_part(node.initial, env, program, memory)
+            start = type_of(node.initial, env, program)
             return {node.accumulator: start, node.parameter: element(node.argument)}
         case Let():
-            return {node.name: infer_part(node.value, env, program, memory)}
+            return {node.name: type_of(node.value, env, program)}
         case _:
             return {}
 

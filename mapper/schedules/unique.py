@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from mapper.ast_model.builders import said_name
 from mapper.ast_model.nodes import Let, Map, Node, Program, Reduce, Ref
-from mapper.schedules.tree import ViewMemory, all_nodes, bound_names, rebuilt, with_child
+from mapper.schedules.facts import Facts, bound_names, facts_of, union
+from mapper.schedules.tree import is_view, rebuilt, with_child
 
 
 class Names:
@@ -16,10 +17,10 @@ class Names:
     def __init__(self, program: Program) -> None:
         self._taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
         self._ids: set[str] = set()
-        for node in all_nodes(program):
-            self._taken |= set(bound_names(node))
-            if isinstance(node, Map):
-                self._ids.add(str(node.id))
+        for kernel in program.kernels:
+            facts = facts_of(kernel.body)
+            self._taken |= facts.bound
+            self._ids |= facts.computing | facts.layouts
         self._numbers: dict[str, int] = {}
 
     def value(self, stem: str) -> str:
@@ -47,20 +48,33 @@ def with_unique_names(program: Program) -> Program:
     """
     names = {i.name for i in program.inputs} | {k.name for k in program.kernels}
     names |= {p.name for p in program.parameters} | {name for name, _ in program.sizes}
-    views = ViewMemory()
-    maps = (node for node in all_nodes(program) if isinstance(node, Map))
-    computing = {str(m.id) for m in maps if not views.is_view(m.body)}
-    walk = _Walk(names, computing, views)
+    facts = [facts_of(k.body) for k in program.kernels]
+    computing = set(union(f.computing for f in facts))
+    bound, layouts = union(f.bound for f in facts), union(f.layouts for f in facts)
+    if (
+        len(bound) == sum(f.bindings for f in facts)
+        and len(layouts) == sum(f.layout_maps for f in facts)
+        and bound.isdisjoint(names)
+        and layouts.isdisjoint(computing)
+    ):
+        return program
+    walk = _Walk(names, computing)
     kernels = tuple(replace(k, body=walk.renamed(k.body, {})) for k in program.kernels)
     return replace(program, kernels=kernels)
 
 
 class _Walk:
-    def __init__(self, names: set[str], ids: set[str], views: ViewMemory) -> None:
-        self._names, self._ids, self._views = names, ids, views
+    def __init__(self, names: set[str], ids: set[str]) -> None:
+        self._names, self._ids = names, ids
         self._numbers: dict[str, int] = {}
 
     def renamed(self, node: Node, values: Mapping[str, str]) -> Node:
+        """The node with new names for those that are taken; itself where none is."""
+        facts = facts_of(node)
+        if self._is_unique(facts) and facts.free.isdisjoint(values):
+            self._names |= facts.bound
+            self._ids |= facts.layouts
+            return node
         if isinstance(node, Ref):
             return Ref(values.get(node.name, node.name))
         bound = bound_names(node)
@@ -71,7 +85,7 @@ class _Walk:
         match node:
             case Map():
                 new = replace(node, parameter=fresh[node.parameter])
-                if self._views.is_view(node.body):
+                if is_view(node.body):
                     new = replace(new, id=self._id(str(node.id)) if self._taken(node) else node.id)
                     self._ids.add(str(new.id))
                 argument = self.renamed(node.argument, values)
@@ -91,6 +105,14 @@ class _Walk:
                 return with_child(new, "body", self.renamed(node.body, inner))
             case _:
                 raise AssertionError(node)
+
+    def _is_unique(self, facts: Facts) -> bool:
+        return (
+            len(facts.bound) == facts.bindings
+            and len(facts.layouts) == facts.layout_maps
+            and facts.bound.isdisjoint(self._names)
+            and facts.layouts.isdisjoint(self._ids)
+        )
 
     def _taken(self, node: Map) -> bool:
         return str(node.id) in self._ids

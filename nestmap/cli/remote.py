@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, NestmapError, Problem, UnsatisfiableError
 from mapper.profiles import load_profile, profile_names, profile_to_json
 from nestmap.answers import EmptySpaceError, empty_space_problem
@@ -60,7 +61,8 @@ _OPTIONS = {
     "variants": "--variant", "suits": "--suits", "where": "--where",
     "sequential_fusion": "--sequential-fusion", "replicate_private": "--replicate-private",
     "free_grid": "--free-grid", "device": "--device", "stand_ins": "--stand-in", "mode": "--mode",
-    "subject": "X", "strategy": "--strategy", "budget": "--candidates, --seconds",
+    "subject": "X", "schedule": "SCHEDULE", "strategy": "--strategy",
+    "budget": "--candidates, --seconds",
 }  # fmt: skip
 
 
@@ -105,7 +107,7 @@ def given_on_command_line(context: typer.Context, *parameters: str) -> dict[str,
 
 def question_of(request: Request, time_limit: float) -> Restricted:
     """What is asked about: device, mode, time; pins and the like are the caller's to add."""
-    about: Restricted = {"mode": request.mode.value, "device": _device_json(request)}
+    about: Restricted = {"mode": request.mode.value, "device": device_json(request.device)}
     about.update(cast("Restricted", request.stated.to_json()))
     if request.subject.layer is not None:
         about["variant"] = request.subject.variant
@@ -121,10 +123,10 @@ def subject_of(request: Request) -> dict[str, Any]:
     return {"document": subject.to_json() if layer is None else layer.to_json()}
 
 
-def _device_json(request: Request) -> Any:
-    name = request.device.name
-    shipped = name in profile_names() and load_profile(name) == request.device
-    return name if shipped else profile_to_json(request.device)
+def device_json(device: DeviceProfile) -> Any:
+    """A profile by its name where it is a shipped one, else its fields."""
+    shipped = device.name in profile_names() and load_profile(device.name) == device
+    return device.name if shipped else profile_to_json(device)
 
 
 @contextmanager

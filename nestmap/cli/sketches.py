@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
+from mapper.ast_model.codec import program_to_json
 from mapper.errors import InputError, Problem
-from mapper.schedules.schedule_text import schedule_to_json, schedule_to_text
 from mapper.schedules.sketches.derivation import sketches_of
-from nestmap.cli.derive import HIGH_LEVEL
 from nestmap.cli.output import write_json, write_table, write_text
+from nestmap.cli.remote import TokenFileOption, UrlOption, asking, device_json, service_at
 from nestmap.cli.request import DeviceOption, JsonOption, VariantOption, XArgument
+from nestmap.derivations import HIGH_LEVEL, sketch_to_json
 from nestmap.device_limits import DEFAULT_DEVICE, limits_of_device
 from nestmap.subjects import load_subject
 
@@ -28,38 +30,36 @@ def sketches_command(
             show_default=False,
         ),
     ] = None,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """List the schedules worth having of a program on a device, each with its reason."""
     limits = limits_of_device(device)
     program = load_subject(x, variant, default=HIGH_LEVEL).require_program()
-    found = sketches_of(program, limits)
+    found: Sequence[Mapping[str, Any]]
+    if (service := service_at(url, token_file)) is None:
+        found = [sketch_to_json(sketch) for sketch in sketches_of(program, limits)]
+    else:
+        subject = {"document": program_to_json(program)}
+        with service, asking():
+            found = service.sketches(subject, device=device_json(limits))["items"]
     if show is not None:
-        wanted = next((s for s in found if s.name == show), None)
+        wanted = next((s for s in found if s["name"] == show), None)
         if wanted is None:
-            raise InputError(
-                Problem("--show", "no sketch of this name", show, ", ".join(s.name for s in found))
-            )
+            names = ", ".join(s["name"] for s in found)
+            raise InputError(Problem("--show", "no sketch of this name", show, names))
         if json_output:
-            write_json(schedule_to_json(wanted.schedule))
+            write_json(wanted["schedule"])
         else:
-            write_text(schedule_to_text(wanted.schedule))
+            write_text(wanted["text"])
         return
     if json_output:
-        write_json(
-            [
-                {
-                    "name": s.name,
-                    "reason": s.reason,
-                    "parameters": {p.name: list(p.values) for p in s.program.parameters},
-                    "schedule": schedule_to_json(s.schedule),
-                }
-                for s in found
-            ]
-        )
+        names = ("name", "reason", "parameters", "schedule")
+        write_json([{name: s[name] for name in names} for s in found])
         return
     write_table(
         ("sketch", "steps", "parameters", "why"),
-        [(s.name, len(s.schedule.uses), len(s.program.parameters), s.reason) for s in found],
+        [(s["name"], s["steps"], len(s["parameters"]), s["reason"]) for s in found],
         right=("steps", "parameters"),
     )

@@ -126,6 +126,22 @@ class AsyncClient:
         """Why no mapping is valid: what cannot hold together."""
         return await self._awaited(calls.explain(subject, about))
 
+    async def derive(
+        self,
+        subject: SubjectLike,
+        schedule: str | Mapping[str, Any],
+        **question: Unpack[calls.DeriveQuestion],
+    ) -> documents.Derivation:
+        """A program after each step of a schedule (text or document); a step that does not apply
+        is a refusal, with ``partial`` the answer's ``refusal``."""
+        return await self._awaited(calls.derive(subject, schedule, question))
+
+    async def sketches(
+        self, subject: SubjectLike, **question: Unpack[calls.SketchesQuestion]
+    ) -> documents.SketchList:
+        """The schedules worth having of a program on a device, each with its reason."""
+        return await self._awaited(calls.sketches(subject, question))
+
     async def kernel(
         self, subject: SubjectLike, **question: Unpack[calls.KernelQuestion]
     ) -> documents.KernelDocument:

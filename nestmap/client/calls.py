@@ -101,6 +101,22 @@ class KernelQuestion(Restricted, total=False):
     seed: int
 
 
+class DeriveQuestion(TypedDict, total=False):
+    """Of which variant of a layer; ``partial``: up to the step that does not apply."""
+
+    variant: str | None
+    partial: bool
+    time_limit_s: float | None
+
+
+class SketchesQuestion(TypedDict, total=False):
+    """Of which variant of a layer, on which device."""
+
+    variant: str | None
+    device: str | Mapping[str, Any]
+    time_limit_s: float | None
+
+
 class RunQuestion(TypedDict, total=False):
     """How a run is made; ``stand_ins`` are devices of the same profile that measure, too."""
 
@@ -241,6 +257,19 @@ def mappings(subject: SubjectLike, question: MappingsQuestion) -> Call[documents
     """All of them, or the first ``limit``, as lines."""
     asked = _ask("/v1/mappings/stream", documents.StreamEnd, subject, question)
     return replace(asked, streamed=True, accept=NDJSON)
+
+
+def derive(
+    subject: SubjectLike, schedule: str | Mapping[str, Any], question: DeriveQuestion
+) -> Call[documents.Derivation]:
+    """A program after each step of a schedule."""
+    value = schedule if isinstance(schedule, str) else dict(schedule)
+    return _ask("/v1/schedules/derive", documents.Derivation, subject, question, schedule=value)
+
+
+def sketches(subject: SubjectLike, question: SketchesQuestion) -> Call[documents.SketchList]:
+    """The schedules worth having."""
+    return _ask("/v1/schedules/sketches", documents.SketchList, subject, question)
 
 
 def kernel(subject: SubjectLike, question: KernelQuestion) -> Call[documents.KernelDocument]:

@@ -116,6 +116,59 @@ class Waterfall(TypedDict):
     complete: bool
 
 
+class DerivationStep(TypedDict):
+    """A use of a primitive: what it asks of parameters, and the program after it as text."""
+
+    step: int
+    use: str
+    parameters: dict[str, list[int]]
+    constraints: list[str]
+    loops: str
+    text: str
+
+
+class StepRefusal(TypedDict):
+    """Why a step does not apply."""
+
+    step: int
+    target: str
+    message: str
+    found: str
+    allowed: str
+    remedy: str
+
+
+class Derivation(TypedDict):
+    """A program after each step of a schedule (``nestmap/derivation/1``)."""
+
+    schema: str
+    schedule: dict[str, Any]
+    start: str
+    start_loops: str
+    steps: list[DerivationStep]
+    program: dict[str, Any]
+    refusal: StepRefusal | None
+
+
+class SketchDocument(TypedDict):
+    """A schedule with open sizes, and why it is worth having."""
+
+    name: str
+    reason: str
+    steps: int
+    parameters: dict[str, list[int]]
+    schedule: dict[str, Any]
+    text: str
+
+
+class SketchList(TypedDict):
+    """The schedules worth having of a program on a device (``nestmap/sketches/1``)."""
+
+    schema: str
+    items: list[SketchDocument]
+    count: int
+
+
 class VariableDocument(TypedDict):
     """One choice of a mapping, with the values that it may take."""
 

@@ -131,6 +131,22 @@ class Client:
         """Why no mapping is valid: what cannot hold together."""
         return self._awaited(calls.explain(subject, about))
 
+    def derive(
+        self,
+        subject: SubjectLike,
+        schedule: str | Mapping[str, Any],
+        **question: Unpack[calls.DeriveQuestion],
+    ) -> documents.Derivation:
+        """A program after each step of a schedule (text or document); a step that does not apply
+        is a refusal, with ``partial`` the answer's ``refusal``."""
+        return self._awaited(calls.derive(subject, schedule, question))
+
+    def sketches(
+        self, subject: SubjectLike, **question: Unpack[calls.SketchesQuestion]
+    ) -> documents.SketchList:
+        """The schedules worth having of a program on a device, each with its reason."""
+        return self._awaited(calls.sketches(subject, question))
+
     def kernel(
         self, subject: SubjectLike, **question: Unpack[calls.KernelQuestion]
     ) -> documents.KernelDocument:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from mapper.ast_model.bounded_json import loads_bounded
 from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.solver.limits import Cancelled, Watch
-from nestmap.tasks import kernels, kinds, portraits, proposals
+from nestmap.tasks import kernels, kinds, portraits, proposals, schedules
 from nestmap.tasks import limits as task_limits
 from nestmap.tasks.context import Context, Kind
 from nestmap.tasks.known_spaces import KnownSpaces
@@ -42,6 +42,8 @@ KINDS: dict[str, Kind] = {
     "check": kinds.check,
     "explain": kinds.explain,
     "kernel": kernels.kernel,
+    "derive": schedules.derive,
+    "sketches": schedules.sketches,
     "portrait": portraits.portrait,
     "prediction": portraits.prediction,
     "propose": proposals.propose,

@@ -47,6 +47,15 @@ ANSWERS = {
                     "seed": 0}),
     "check": Answer([], {"valid": True, "violations": [], "assumed": {}}),
     "explain": Answer([], {"empty": False, "conflict": None}),
+    "derive": Answer(
+        [{"step": 1, "use": "unroll(k)", "parameters": {"u": [1]}, "constraints": ["u | M"],
+          "loops": "kernel k", "text": "program"}],
+        {"schema": "nestmap/derivation/1", "schedule": {}, "start": "", "start_loops": "",
+         "program": {}, "refusal": None}),
+    "sketches": Answer(
+        [{"name": "blocks", "reason": "why", "steps": 0, "parameters": {}, "schedule": {},
+          "text": "schedule"}],
+        {"schema": "nestmap/sketches/1", "count": 1}),
     "kernel": Answer([], {"source": "kernel void k() {}", "plan": {}, "memory": {"bytes": 1},
                           "choices": {}, "facts": {}, "assumed": {}}),
 }  # fmt: skip

@@ -27,6 +27,14 @@ SPACE = {
     "parameters": {"number": [1, 2, 4], "layout": ["row", "column"]},
     "constraints": [],
 }
+SCHEDULE = {
+    "schema": "nestmap/schedule/1",
+    "name": "tiles",
+    "steps": [
+        {"primitive": "split", "map_id": "filter", "size": "bm"},
+        {"primitive": "move_inside", "map_id": "row"},
+    ],
+}
 FILES = {
     "small.json": LAYER,
     "wider.json": {**LAYER, "name": "wider", "filters": 2 * LAYER["filters"]},
@@ -35,6 +43,8 @@ FILES = {
     "loops.json": {"row": 0, "column": 0, "filter": 0},
     "part.json": {"row": 20, "column": 10, "filter": 0},
     "odd.json": {"row": 99},
+    "good.schedule": {**SCHEDULE, "steps": SCHEDULE["steps"][:1]},
+    "bad.schedule": SCHEDULE,
 }
 HIGH = ("small.json", "--variant", "high-level")
 FEW = ("--pin", "convolution.0=1,2", "--pin", "convolution.1=1", "--pin", "convolution.2=1")
@@ -112,6 +122,10 @@ def among_files(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         (("check", "small.json", "odd.json", "--variant", "high-level"), 2),
         (("constraints", *HIGH), 0),
         (("constraints", *HIGH, "--mode", "paper", "--json"), 0),
+        (("derive", "small.json", "good.schedule"), 0),
+        (("derive", "small.json", "good.schedule", "--last", "--json"), 0),
+        (("derive", "small.json", "bad.schedule", "--json"), 2),
+        (("sketches", "small.json", "--device", "h200"), 0),
         (("kernel", *HIGH), 0),
         (("kernel", *HIGH, "--prefer", "row=W0,W1", "--json"), 0),
         (("kernel", *HIGH, "--mode", "paper", "--explain"), 0),

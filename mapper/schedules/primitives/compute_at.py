@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mapper.ast_model.nodes import Get, Let, Map, MapId, Node, Program, Ref, To
-from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import ArrayType, Memory, ScalarType, TupleType, Type
 from mapper.schedules.affine import Margin, element, tiles
 from mapper.schedules.carried import OldBody, carried, part_tiling, with_parts
+from mapper.schedules.facts import type_of
 from mapper.schedules.find import find_kernel
 from mapper.schedules.leaves import assembled, leaf_types, leaves
 from mapper.schedules.nests import mapped
@@ -114,12 +114,12 @@ def _producer(program: Program, name: str) -> _Producer:
     if not maps or not is_view(maps[0].argument):
         raise refusal(NAME, name, "it is not perfectly nested maps over a view")
     types = Site(program, kernel, (), kernel.body).types()
-    type_ = infer_part(maps[0].argument, types, program)
+    type_ = type_of(maps[0].argument, types, program)
     element: Type = type_
     for _ in maps:
         assert isinstance(element, ArrayType)
         element = element.element
-    body_type = infer_part(node, {**types, maps[-1].parameter: element}, program)
+    body_type = type_of(node, {**types, maps[-1].parameter: element}, program)
     if not isinstance(body_type, ScalarType):
         raise refusal(NAME, name, "it is not maps around one scalar", str(body_type), "a scalar",
                       "interchange its maps to the outside")  # fmt: skip

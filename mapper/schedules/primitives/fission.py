@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from mapper.ast_model.builders import get
 from mapper.ast_model.nodes import Layout, Let, Map, MapId, Node, Program, Reduce, Ref, To, Zip
-from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import Memory, TupleType, dimensions
+from mapper.schedules.facts import type_of
 from mapper.schedules.find import find_map
 from mapper.schedules.primitives.split import check_ids
 from mapper.schedules.step import Step, refusal, step
@@ -38,7 +38,7 @@ def fission(program: Program, map_id: MapId, memory: Memory = Memory.PRIVATE) ->
     name, made, rest = cut
     env = found.site.types()
     env |= bound_types(node, env, program)
-    type_ = infer_part(made, env, program)
+    type_ = type_of(made, env, program)
     if isinstance(dimensions(type_)[1], TupleType):
         raise refusal(NAME, map_id, "tuples cannot be stored", str(type_), "scalars or vectors")
     spread = made.spread + 1 if made.spread else 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mapper.ast_model.nodes import Join, Map, MapId, Node, Program, Reduce, Ref, Split
-from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import ArrayType
+from mapper.schedules.facts import type_of
 from mapper.schedules.find import find_map, find_reduce
 from mapper.schedules.folds import continued
 from mapper.schedules.nests import layout_map, pair
@@ -30,7 +30,7 @@ def flatten(program: Program, map_id: MapId) -> Step:
                       "stage what is computed between them first")  # fmt: skip
     types = found.site.types()
     types |= bound_types(found.node, types, program)
-    inner = infer_part(both.inner.argument, types, program)
+    inner = type_of(both.inner.argument, types, program)
     assert isinstance(inner, ArrayType)
     joined = names.map_id(f"{map_id}_{both.inner.id}")
     check_ids(NAME, map_id, joined)

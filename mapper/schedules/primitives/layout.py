@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mapper.ast_model.nodes import Kernel, Let, Node, Program, Ref, To
-from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import dimensions
+from mapper.schedules.facts import type_of
 from mapper.schedules.find import find_let
 from mapper.schedules.nests import permuted
 from mapper.schedules.step import Step, refusal, step
@@ -33,7 +33,7 @@ def layout(program: Program, buffer: str, order: Sequence[int]) -> Step:
     assert isinstance(let, Let)
     if not isinstance(let.value, To):
         raise refusal(NAME, buffer, "it is no buffer of its own", "", "let t = to_…(…)")
-    rank = len(dimensions(infer_part(let.value, site.types(), program))[0])
+    rank = len(dimensions(type_of(let.value, site.types(), program))[0])
     _check(buffer, tuple(order), rank)
     if let.value.spread:
         raise refusal(NAME, buffer, "its dimensions are spread over work-items")
@@ -44,7 +44,7 @@ def layout(program: Program, buffer: str, order: Sequence[int]) -> Step:
 
 def _of_kernel(names: Names, program: Program, kernel: Kernel, order: tuple[int, ...]) -> Program:
     types = Site(program, kernel, (), kernel.body).types()
-    rank = len(dimensions(infer_part(kernel.body, types, program))[0])
+    rank = len(dimensions(type_of(kernel.body, types, program))[0])
     _check(kernel.name, order, rank)
     kernels: list[Kernel] = []
     for other in program.kernels:

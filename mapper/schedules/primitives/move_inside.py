@@ -19,8 +19,8 @@ from mapper.ast_model.nodes import (
     Transpose,
     Zip,
 )
-from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import dimensions
+from mapper.schedules.facts import type_of
 from mapper.schedules.find import MapSite, find_map
 from mapper.schedules.folds import accumulators_at, component_mark
 from mapper.schedules.nests import constant_nest, constants, copied, layout_map
@@ -129,9 +129,7 @@ def _started(names: Names, zero: str, found: MapSite, inner: Reduce) -> Node:
     if component_mark(started, marks) is True:
         return started
     env = found.site.types()
-    type_ = infer_part(
-        initial, env | bound_types(node, env, found.site.program), found.site.program
-    )
+    type_ = type_of(initial, env | bound_types(node, env, found.site.program), found.site.program)
     return copied(names, zero, started, 1 + len(dimensions(type_)[0]))
 
 

@@ -16,8 +16,8 @@ from mapper.ast_model.nodes import (
     Ref,
     Zip,
 )
-from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import ScalarType, TupleType
+from mapper.schedules.facts import type_of
 from mapper.schedules.find import find_map
 from mapper.schedules.leaves import leaves
 from mapper.schedules.sizes import Size, as_size, divisors, parameters_for
@@ -48,7 +48,7 @@ def vectorise(program: Program, map_id: MapId, width: Size) -> Step:
         raise refusal(NAME, map_id, "its body is more than user functions, lane by lane, of its "
                       "element and constants", "", "f(x, y, 1.0)")  # fmt: skip
     types = found.site.types()
-    result = infer_part(node.body, types | bound_types(node, types, program), program)
+    result = type_of(node.body, types | bound_types(node, types, program), program)
     if not isinstance(result, ScalarType):
         raise refusal(NAME, map_id, "its result is no scalar", str(result))
     parts = [AsVector(lanes, leaf) for leaf in leaves(names, node.argument, found.argument)]

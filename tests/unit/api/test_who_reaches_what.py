@@ -62,6 +62,8 @@ ACCESS = {
     "POST /v1/mappings/best": USERS,
     "POST /v1/mappings/check": USERS,
     "POST /v1/mappings/explain": USERS,
+    "POST /v1/schedules/derive": USERS,
+    "POST /v1/schedules/sketches": USERS,
     "POST /v1/kernels": USERS,
     "GET /v1/kernels/{kernel_hash}": USERS,
     "GET /v1/kernels/{kernel_hash}/source": USERS,

@@ -42,6 +42,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "count": ("vgg16/7", {}), "sample": ("vgg16/7", {}), "best": ("vgg16/7", {}),
     "check": ("vgg16/7", {}, {}),
     "explain": ("vgg16/7", {}), "mappings": ("vgg16/7", {}), "kernel": ("vgg16/7", {}),
+    "derive": ("vgg16/7", "s", {}), "sketches": ("vgg16/7", {}),
     "kernel_of_hash": ("0",), "add_layer": ({},), "add_program": ("text",),
     "create_run": ("dev_1", "vgg16/7", {}, None), "runs": ({},), "run": ("run_1",),
     "step_run": ("run_1", "pause"), "run_series": ("run_1",), "run_events": ("run_1", 3),

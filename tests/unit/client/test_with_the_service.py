@@ -82,6 +82,20 @@ def test_what_a_solver_answers_is_typed_and_what_it_refuses_is_one_error(
     assert {name: service.solver.asked[-1][name] for name in ("kind", "count", "seed")} == {
         "kind": "best", "count": 1, "seed": 3,
     }  # fmt: skip
+    step = {"step": 1, "use": "unroll(k)", "parameters": {"u": [1, 2]}, "constraints": [],
+            "loops": "kernel k", "text": "program"}  # fmt: skip
+    end = {"schema": "nestmap/derivation/1", "schedule": {}, "start": "", "start_loops": "",
+           "program": {}, "refusal": None}  # fmt: skip
+    service.solver.answers["derive"] = Answer([step], end)
+    assert client.derive("vgg16/7", "text", partial=True) == {**end, "steps": [step]}
+    assert client.derive("vgg16/7", {"schema": "nestmap/schedule/1"})["steps"] == [step]
+    assert service.solver.asked[-1]["schedule"] == {"schema": "nestmap/schedule/1"}
+    sketch = {"name": "blocks", "reason": "why", "steps": 0, "parameters": {}, "schedule": {},
+              "text": "schedule"}  # fmt: skip
+    listed = {"schema": "nestmap/sketches/1", "count": 1}
+    service.solver.answers["sketches"] = Answer([sketch], listed)
+    assert client.sketches("vgg16/7", device="h200") == {**listed, "items": [sketch]}
+    assert service.solver.asked[-1]["device"] == "h200"
     # Nobody answers this kind: the service says when to come again, and the client does.
     before = len(service.solver.asked)
     with pytest.raises(ServiceError) as caught:
