@@ -35,7 +35,7 @@ from api.routes.subjects import PROGRAM_SCHEMAS, HashPath, create_layer, create_
 from api.schemas.catalogue import LayerFacts
 from api.schemas.solving import About, MappingsQuery, Restriction
 from api.schemas.subjects import ProgramPost
-from api.services import Services, ServicesOf
+from api.services import PrincipalOf, Services, ServicesOf
 from mapper.errors import InputError
 from mapper.layer_sets import is_layer_name, layer_of_name, layer_set_names, load_layer_set
 from mapper.layer_spec import LAYER_SCHEMA, Activation, DType, LayerSpec, Layout
@@ -128,7 +128,7 @@ async def show_layers(request: Request, services: ServicesOf) -> Response:
 
 
 @routes.post("/layers")
-async def enter_layer(request: Request, services: ServicesOf) -> Response:
+async def enter_layer(request: Request, services: ServicesOf, principal: PrincipalOf) -> Response:
     """Store what a form says, as ``POST /v1/layers`` and ``/v1/programs`` do, and show it."""
     form = await form_fields(request)
     name = form.get("layer_name", "").strip()
@@ -137,9 +137,9 @@ async def enter_layer(request: Request, services: ServicesOf) -> Response:
             raise not_found("layer", name)
         return see_other(f"/layers/{name}")
     if form.get("program", "").strip():
-        made = await create_program(ProgramPost(text=form["program"]), services)
+        made = await create_program(ProgramPost(text=form["program"]), services, principal)
     else:
-        made = await create_layer(_layer_value(form), services)
+        made = await create_layer(_layer_value(form), services, principal)
     stored = made.headers["Location"].rpartition("/")[2]
     return see_other(f"/layers/{stored}")
 
