@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,20 +16,18 @@ from sqlite3 import Connection as SqliteConnection
 from sqlite3 import OperationalError as SqliteOperationalError
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import (
     URL,
     Connection,
     Engine,
+    column,
     create_engine,
     event,
     func,
     inspect,
     make_url,
     select,
+    table,
 )
 from sqlalchemy.exc import (
     ArgumentError,
@@ -51,10 +48,11 @@ _TRUSTED_S = 1.0
 LOST = "its file was deleted or replaced"
 DIALECTS = ("sqlite", "postgresql")
 
+#: The newest revision of db/migrations: a database that has it is opened without Alembic, whose
+#: import takes as long as that of all the rest.
+HEAD = "0007"
 # Any constant does: it names the right to migrate among PostgreSQL's advisory locks.
 MIGRATION_LOCK = 0x6E657374
-# Alembic keeps its context in module globals, so that threads migrate one at a time.
-_one_migration = threading.Lock()
 
 
 def address_of(path_or_url: str | Path) -> URL:
@@ -251,34 +249,20 @@ def _remedy(message: str) -> str:
     return ""
 
 
-def migration_config(connection: Connection) -> Config:
-    """Alembic's settings: the scripts travel in this package, no alembic.ini is needed."""
-    config = Config()
-    config.set_main_option("script_location", "db:migrations")
-    config.attributes["connection"] = connection
-    return config
-
-
 def _migrate(engine: Engine) -> None:
     """Bring the schema to the head, once, however many processes open the database."""
     with engine.execution_options(**{WRITE_OPTION: True}).begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
-        config = migration_config(connection)
-        scripts = ScriptDirectory.from_config(config)
-        current = MigrationContext.configure(connection).get_current_revision()
-        if current == scripts.get_current_head():
+        if _is_at_head(connection):
             return
-        if current is None and inspect(connection).get_table_names():
-            raise store_error(
-                engine.url, "holds tables of something else, not of nestmap", "another database"
-            )
-        known = {script.revision for script in scripts.walk_revisions()}
-        if current is not None and current not in known:
-            raise store_error(
-                engine.url,
-                f"was written by a newer nestmap (schema revision {current})",
-                "a newer nestmap",
-            )
-        with _one_migration:
-            command.upgrade(config, "head")
+        from db.migrating import migrate
+
+        migrate(connection)
+
+
+def _is_at_head(connection: Connection) -> bool:
+    if not inspect(connection).has_table("alembic_version"):
+        return False
+    found = connection.execute(select(column("version_num")).select_from(table("alembic_version")))
+    return found.scalars().all() == [HEAD]

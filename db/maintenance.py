@@ -15,7 +15,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from db.engine import driver_message, migration_config, open_engine, store_error
+from db.engine import driver_message, open_engine, store_error
+from db.migrating import migration_config
 
 #: Pages of 4 KiB that a copy takes at a time; writers go on between two steps.
 _PAGES_A_STEP = 2_000

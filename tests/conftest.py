@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests import own_process
+from tests.effort import cases
 from tests.module_seconds import is_quick, put_long_ones_first, record
 from tests.own_process import run_alone, run_what_is_asked, runs_alone
 from worker.devices import probed_target
@@ -31,8 +32,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 POCL_TARGET = os.environ.get(probed_target.SETTING)
 
 # Kernels compile and solvers start inside properties, so no deadline: it would only be noise.
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, print_blob=True)
+EXAMPLES = cases(40, 100)
+settings.register_profile("dev", deadline=None, max_examples=EXAMPLES)
+settings.register_profile("ci", deadline=None, print_blob=True, max_examples=EXAMPLES)
 settings.load_profile("ci" if IN_CI else "dev")
 
 # Tests start hundreds of processes, and each would compile all it imports once more: three

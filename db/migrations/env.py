@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that ``db.engine`` hands over, in its transaction."""
+"""Runs migrations on the connection that ``db.migrating`` hands over, in its transaction."""
 
 from __future__ import annotations
 

@@ -24,12 +24,10 @@ from nestmap.tasks.replies import Replies
 from nestmap.tasks.request_fields import Envelope, read_device
 from nestmap.tasks.run_requests import ProposeRequest, read_propose
 from nestmap.tasks.run_search import RunSearch, Variant
-from nestmap.tasks.workload_files import SOURCE, Spool, artifacts_of, workload_json
+from nestmap.tasks.workload_files import Spool, measure_job, workload_json
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.policy import device_identity
-
-JOB_SCHEMA = "nestmap/measure-job/1"
 
 
 def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
@@ -187,19 +185,12 @@ def _candidate(
     timeout_s: float,
     work: dict[str, int],
 ) -> dict[str, Any]:
-    plan = candidate.plan.to_json()
-    source = spool.put(plan.pop("source").encode(), SOURCE)
+    payload, artifacts = measure_job(
+        candidate.id, candidate.plan, workload, request.run.protocol, timeout_s, spool
+    )
     return {
         "study": candidate.subject_index,
         "record": asdict(candidate.record),
-        "payload": {
-            "schema": JOB_SCHEMA,
-            "candidate": candidate.id,
-            "plan": {**plan, "source": {"artifact": source}},
-            "workload": workload,
-            "protocol": request.run.protocol.to_json(),
-            "timeout_s": timeout_s,
-            **work,
-        },
-        "artifacts": [source, *artifacts_of(workload)],
+        "payload": {**payload, **work},
+        "artifacts": artifacts,
     }

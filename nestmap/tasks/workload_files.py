@@ -1,4 +1,7 @@
-"""Inputs and reference of a run as artifacts: files of raw little-endian floats, named by hash."""
+"""What a board gets of a run: measure jobs, and what they refer to as artifacts.
+
+Arrays are files of raw little-endian floats, all files are named by their hash.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.host_plan import HostPlan
 from mapper.pipeline import Subject
 from nestmap.tasks.replies import Replies
 from nestmap.tuning.policy import INPUT_SEED
 from nestmap.tuning.reference import make_workload
+from worker.measuring.settings import Protocol, Tolerance
 
+JOB_SCHEMA = "nestmap/measure-job/1"
 RAW = "application/octet-stream"
 SOURCE = "text/x-opencl-src"
 
@@ -45,11 +51,48 @@ def workload_json(subject: Subject, parameters: Mapping[str, int], spool: Spool)
     The same for every variant of a layer, since the layer says what is computed.
     """
     workload = make_workload(subject, INPUT_SEED, parameters)
+    expected = workload.expected.astype(np.float32)
+    return arrays_json(workload.inputs, expected, workload.tolerance, spool)
+
+
+def arrays_json(
+    inputs: Mapping[str, NDArray[Any]],
+    expected: NDArray[Any],
+    tolerance: Tolerance,
+    spool: Spool,
+) -> dict[str, Any]:
+    """The ``workload`` of arrays, which go into the spool; floats of any shape."""
     return {
-        "inputs": {name: _array(array, spool) for name, array in workload.inputs.items()},
-        "expected": _array(workload.expected.astype(np.float32), spool),
-        "tolerance": workload.tolerance.to_json(),
+        "inputs": {name: _array(array, spool) for name, array in inputs.items()},
+        "expected": _array(expected, spool),
+        "tolerance": tolerance.to_json(),
     }
+
+
+def measure_job(
+    candidate: str,
+    plan: HostPlan,
+    workload: Mapping[str, Any],
+    protocol: Protocol,
+    timeout_s: float,
+    spool: Spool,
+) -> tuple[dict[str, Any], list[str]]:
+    """The payload of a candidate, :data:`JOB_SCHEMA`, with the hashes of what it refers to.
+
+    ``workload`` is as :func:`arrays_json` makes it; the plan's source goes into the spool.
+    """
+    written = plan.to_json()
+    source = spool.put(written.pop("source").encode(), SOURCE)
+    payload = {
+        "schema": JOB_SCHEMA,
+        "candidate": candidate,
+        "plan": {**written, "source": {"artifact": source}},
+        "workload": workload,
+        "protocol": protocol.to_json(),
+        "timeout_s": timeout_s,
+    }
+    arrays = [*workload["inputs"].values(), workload["expected"]]
+    return payload, [source, *(array["artifact"] for array in arrays)]
 
 
 def _array(array: NDArray[Any], spool: Spool) -> dict[str, Any]:
@@ -59,9 +102,3 @@ def _array(array: NDArray[Any], spool: Spool) -> dict[str, Any]:
         "dtype": array.dtype.name,
         "shape": list(array.shape),
     }
-
-
-def artifacts_of(workload: Mapping[str, Any]) -> list[str]:
-    """The hashes that a workload refers to."""
-    return [*(entry["artifact"] for entry in workload["inputs"].values()),
-            workload["expected"]["artifact"]]  # fmt: skip

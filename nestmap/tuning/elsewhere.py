@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from db.records import StoredMeasurement
-from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import Variable
 from mapper.constraint_rules.rule import Mode
@@ -32,6 +31,9 @@ from nestmap.tuning.descriptions import described
 from nestmap.tuning.policy import device_identity
 from nestmap.tuning.transfer_features import transfer_row
 from worker.devices.interface import MeasuringDevice
+
+if TYPE_CHECKING:  # SQLAlchemy takes as long to import as all the rest
+    from db.store import Store
 
 #: With fewer timed candidates a device teaches nothing.
 LEAST = 30

@@ -13,13 +13,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from db.records import StoredMeasurement, Study
-from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode
 from mapper.device_profile import DeviceProfile
@@ -34,6 +33,9 @@ from nestmap.tuning.descriptions import described
 from nestmap.tuning.policy import device_identity
 from nestmap.tuning.transfer_features import aligned, relative, transfer_row
 from worker.devices.interface import MeasuringDevice
+
+if TYPE_CHECKING:  # SQLAlchemy takes as long to import as all the rest
+    from db.store import Store
 
 #: Of one study; describing a candidate takes tens of milliseconds.
 MOST_OF_A_STUDY = 150

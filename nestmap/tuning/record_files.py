@@ -24,7 +24,6 @@ from mapper.tuning_records import (
     shipped_records,
 )
 
-DEFAULT_FOLDER = Path("out/records")
 _MAX_BYTES = 64 * 2**20
 _MAX_DEPTH = 40
 #: The file of layers that belong to no set.

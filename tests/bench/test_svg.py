@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.svg import Axis, Bars, Panel, Series, bar_charts, chart
+from tests.effort import cases
 
 #: DejaVu Sans, the widest of the common ones, has 0.6 of its height for a character in the mean.
 CHARACTER = 0.6
@@ -31,14 +32,14 @@ def cut_off(svg: str) -> list[str]:
     return found
 
 
-@settings(max_examples=30)
+@settings(max_examples=cases(15, 30))
 @given(names, st.text("abc ", max_size=120))
 def test_names_and_title_of_a_chart_are_within_the_picture(names: list[str], title: str):
     series = [Series(name, [(1.0, 2.0), (3.0, 4.0)]) for name in names]
     assert not cut_off(chart(title, Axis("x"), Axis("y"), series))
 
 
-@settings(max_examples=30)
+@settings(max_examples=cases(15, 30))
 @given(names, names)
 def test_names_and_categories_of_bars_are_within_the_picture(
     names: list[str], categories: list[str]

@@ -34,7 +34,7 @@ def case_of(layer: LayerSpec) -> Case:
     return judging.case_of(replace(layer, dtype=DType.FLOAT16))
 
 
-@settings(max_examples=cases(20, 60))
+@settings(max_examples=cases(12, 60))
 @given(layer=layers())
 def test_the_program_means_the_reference_rounded(layer: LayerSpec):
     case = case_of(layer)
@@ -45,7 +45,7 @@ def test_the_program_means_the_reference_rounded(layer: LayerSpec):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_kernels_of_random_layers_are_right(variant: str, device: MeasuringChild):
-    @settings(max_examples=3, phases=[Phase.generate])
+    @settings(max_examples=cases(2, 6), phases=[Phase.generate])
     @given(layer=layers(), seed=st.integers(0, 2**31 - 1))
     def check(layer: LayerSpec, seed: int):
         judge_variant(case_of(layer), variant, device, seed)

@@ -76,8 +76,8 @@ def test_reference(name: str):
 
 @pytest.mark.kernels
 @pytest.mark.parametrize(("name", "variant"), combined(CASES, tuple(VARIANTS)))
-def test_interpreter_and_kernel(name: str, variant: str, device: MeasuringChild):
-    judge_variant(case_of(name), variant, device)
+def test_interpreter_and_kernel(name: str, variant: str, plain_device: MeasuringChild):
+    judge_variant(case_of(name), variant, plain_device)
 
 
 @pytest.mark.parametrize("name", [name for name in OUT_OF_SCOPE if "Conv3d" in name])

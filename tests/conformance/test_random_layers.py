@@ -16,13 +16,13 @@ from mapper.programs.high_level import high_level_convolution
 from nestmap.tuning.reference import convolve
 from tests.conformance.judging import VARIANTS, case_of, judge_in_oclgrind, judge_variant
 from tests.conformance.random_layers import inputs_of, layers
-from tests.effort import cases, combined
+from tests.effort import LONG, cases, combined
 from worker.measuring import MeasuringChild
 
 pytestmark = pytest.mark.kernels
 
 
-@settings(max_examples=cases(60, 200))
+@settings(max_examples=cases(30, 200))
 @given(layer=layers())
 def test_the_high_level_program_means_the_reference(layer: LayerSpec):
     inputs = inputs_of(layer)
@@ -34,7 +34,7 @@ def test_the_high_level_program_means_the_reference(layer: LayerSpec):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_kernels_of_random_layers_are_right(variant: str, device: MeasuringChild):
-    @settings(max_examples=cases(6, 12), phases=[Phase.generate])
+    @settings(max_examples=cases(3, 12), phases=[Phase.generate])
     @given(layer=layers(), seed=st.integers(0, 2**31 - 1))
     def check(layer: LayerSpec, seed: int):
         judge_variant(case_of(layer), variant, device, seed)
@@ -66,9 +66,15 @@ ONE_OF_EACH = [
     ids=lambda value: getattr(value, "name", None),
 )
 def test_kernels_of_one_of_each_kind_are_right(
-    layer: LayerSpec, layout: Layout, variant: str, device: MeasuringChild
+    layer: LayerSpec,
+    layout: Layout,
+    variant: str,
+    device: MeasuringChild,
+    plain_device: MeasuringChild,
 ):
-    judge_variant(case_of(replace(layer, layout=layout)), variant, device)
+    # One layout as PoCL optimises it; what programs mean shows without, and is there sooner.
+    judge = device if LONG or layout is Layout.NHWC else plain_device
+    judge_variant(case_of(replace(layer, layout=layout)), variant, judge)
 
 
 IN_BLOCKS = [

@@ -208,8 +208,8 @@ def ends_what_hangs_and_goes_on(subject: Subject) -> None:
     with subject.ready() as device:
         device.measure(subject.plans["timed"], workload=KEY)  # it has been started
         for name, timeout_s, deadlines in (
-            ("whole", 2.5, Deadlines()),
-            ("stage", PATIENCE_S, Deadlines(running_s=1.5)),
+            ("whole", 1.5, Deadlines()),
+            ("stage", PATIENCE_S, Deadlines(running_s=0.6)),
         ):
             device.submit(
                 MeasureRequest(
@@ -218,7 +218,7 @@ def ends_what_hangs_and_goes_on(subject: Subject) -> None:
             )
         device.submit(subject.request(candidate="fine"))
         found = dict(taken(device, 3))
-        assert found["whole"] == Timeout(2.5) and found["stage"] == Timeout(1.5)
+        assert found["whole"] == Timeout(1.5) and found["stage"] == Timeout(0.6)
         assert isinstance(found["fine"], Timed)
 
 
@@ -242,7 +242,7 @@ def closes_at_once_whatever_runs(subject: Subject) -> None:
         device.profile()
         for number in range(3 * device.size):
             device.submit(MeasureRequest(hanging, KEY, str(number)))
-        assert device.result(2.0) is None
+        assert device.result(0.8) is None
         processes = list(subject.processes(device))
         assert processes
         started = time.monotonic()

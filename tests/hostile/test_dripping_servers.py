@@ -64,28 +64,28 @@ def test_a_call_of_a_board_ends_after_its_time(slow: str) -> None:
     calls = HttpCalls(slow, TOKEN)
     began = time.monotonic()
     with pytest.raises(TryAgain):
-        calls.post("/v1/devices/dev_1/lease", {}, timeout_s=1.0)
+        calls.post("/v1/devices/dev_1/lease", {}, timeout_s=0.4)
     with pytest.raises(TryAgain):
-        calls.download("/v1/artifacts/1", len, most_bytes=1_000, timeout_s=1.0)
+        calls.download("/v1/artifacts/1", len, most_bytes=1_000, timeout_s=0.4)
     assert time.monotonic() - began < 8
     calls.close()
 
 
 def test_a_command_ends_after_its_time(monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
-    monkeypatch.setattr("nestmap.client.transport.CONNECT_S", 0.5)
-    monkeypatch.setattr("nestmap.client.transport._BODY_S", 1.0)
+    monkeypatch.setattr("nestmap.client.transport.CONNECT_S", 0.3)
+    monkeypatch.setattr("nestmap.client.transport._BODY_S", 0.4)
     began = time.monotonic()
-    with Client(slow, TOKEN, timeout_s=0.5, patience=ONCE) as client, pytest.raises(ServiceError):
+    with Client(slow, TOKEN, timeout_s=0.3, patience=ONCE) as client, pytest.raises(ServiceError):
         client.run("run_1")
     assert time.monotonic() - began < 8
 
 
 def test_a_coroutine_ends_after_its_time(monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
-    monkeypatch.setattr("nestmap.client.transport.CONNECT_S", 0.5)
-    monkeypatch.setattr("nestmap.client.transport._BODY_S", 1.0)
+    monkeypatch.setattr("nestmap.client.transport.CONNECT_S", 0.3)
+    monkeypatch.setattr("nestmap.client.transport._BODY_S", 0.4)
 
     async def ask() -> None:
-        async with AsyncClient(slow, TOKEN, timeout_s=0.5, patience=ONCE) as client:
+        async with AsyncClient(slow, TOKEN, timeout_s=0.3, patience=ONCE) as client:
             await client.run("run_1")
 
     began = time.monotonic()

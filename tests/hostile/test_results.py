@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import cases
 from tests.unit.api.conftest import Service
 from tests.unit.api.farm_data import new_run, propose
 from worker.measuring.wire import outcome_from_json, outcome_to_json
@@ -86,7 +87,7 @@ OUTCOMES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=20)
+@settings(max_examples=cases(10, 20))
 @given(outcome=OUTCOMES)
 def test_every_reader_reads_every_result_that_is_accepted(service: Service, outcome: Any):
     answer, run = send(service, outcome)

@@ -179,10 +179,10 @@ def test_memory_of_all_processes_together_is_bounded(tmp_path: Path, kind: str, 
 def test_what_is_written_to_disk_is_bounded_in_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, how: str
 ) -> None:
-    monkeypatch.setattr(child_process, "MOST_WRITTEN_BYTES", 64 << 20)
+    monkeypatch.setattr(child_process, "MOST_WRITTEN_BYTES", 16 << 20)
     with attack(tmp_path, kind, end=f"fill {how}") as under_way:
         under_way.told()
-        with pytest.raises(ChildDied, match="wrote too much to disk; allowed: 64 MB"):
+        with pytest.raises(ChildDied, match="wrote too much to disk; allowed: 16 MB"):
             under_way.told()
 
 

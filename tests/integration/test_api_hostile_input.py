@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import cases
 from tests.integration.api_server import running_service
 
 MIB = 2**20
@@ -214,7 +215,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(25, 60))
 @given(value=JSON, route=st.sampled_from(ROUTES))
 def test_no_json_value_makes_a_fault(service, value, route):
     body = json.dumps(value).encode()

@@ -14,6 +14,7 @@ from mapper.solver.diagram.factors import Factors
 from mapper.solver.diagram.layers import Diagram
 from mapper.solver.limits import Watch
 from mapper.solver.space import build_space
+from tests.effort import cases
 from tests.property.test_solver_against_brute_force import (
     OPTIONS,
     PREDICATES,
@@ -33,7 +34,7 @@ def assert_same(diagram: Diagram | Factors, expected: set[tuple[int, ...]]) -> N
     assert set(rows) == expected
 
 
-@settings(max_examples=150, suppress_health_check=PATIENT)
+@settings(max_examples=cases(60, 150), suppress_health_check=PATIENT)
 @given(st.lists(PREDICATES, min_size=1, max_size=3))
 def test_arithmetic_diagrams_hold_all_solutions_and_no_others(predicates: list[Predicate]) -> None:
     space = space_of(all_of(*predicates))
@@ -46,7 +47,7 @@ def test_arithmetic_diagrams_hold_all_solutions_and_no_others(predicates: list[P
     assert_same(by_codes, expected)
 
 
-@settings(max_examples=60, suppress_health_check=PATIENT)
+@settings(max_examples=cases(25, 60), suppress_health_check=PATIENT)
 @given(nests(), st.sampled_from(Mode), OPTIONS)
 def test_diagrams_of_nests_hold_all_mappings(tree: Nest, mode: Mode, options: RuleOptions) -> None:
     space = small(build_space(tree, mode, options))

@@ -17,6 +17,7 @@ from mapper.solver.conflict_parts import ConflictPart, PartKind
 from mapper.solver.explanation import explain_conflict
 from mapper.solver.restrictions import Restrictions
 from mapper.solver.space import Space, build_space
+from tests.effort import cases
 from tests.property.test_restrictions_against_brute_force import kept, restrictions_of
 from tests.property.test_solver_against_brute_force import (
     DOMAINS,
@@ -63,8 +64,10 @@ def satisfiable(space: Space, parts: Iterable[ConflictPart], with_domains: bool)
 
 
 SLOW = settings(
-    max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much,
-                                            HealthCheck.function_scoped_fixture],
+    max_examples=cases(20, 40),
+    suppress_health_check=[
+        HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture,
+    ],
 )  # fmt: skip
 
 
@@ -91,7 +94,7 @@ def test_explanations_of_restricted_nests_are_minimal(data: st.DataObject):
         assert_minimal(space, found.parts)
 
 
-@settings(SLOW, max_examples=100)
+@settings(SLOW, max_examples=cases(40, 100))
 @given(st.lists(PREDICATES, min_size=1, max_size=4), st.booleans(), st.data())
 def test_explanations_of_arithmetic_are_minimal(predicates, tables: bool, data: st.DataObject):
     constraints = [space_of(predicate).constraints[0] for predicate in predicates]

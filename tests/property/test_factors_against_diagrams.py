@@ -32,6 +32,7 @@ from mapper.solver.diagram import elimination, grid
 from mapper.solver.diagram.compile import compile_arithmetic, compile_factors
 from mapper.solver.limits import Cancelled, SolveLimits, Watch
 from mapper.solver.space import Space
+from tests.effort import cases
 from tests.property.test_solver_against_brute_force import brute_force
 
 NAMES = [ParameterVariable(name) for name in "abcdef"]
@@ -91,7 +92,7 @@ def narrow(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("narrow")
-@settings(max_examples=120)
+@settings(max_examples=cases(50, 120))
 @given(DOMAINS, st.lists(PREDICATES, max_size=4))
 def test_factors_hold_all_solutions_and_no_others(
     domains: list[list[int]], predicates: list[Predicate]

@@ -32,6 +32,7 @@ from mapper.solver.joint import JointSpace
 from mapper.solver.sampling import Measure, sample
 from mapper.solver.solutions import WholeSpace, solutions_of
 from mapper.solver.space import Space, build_space
+from tests.effort import cases
 from tests.property.test_solver_against_brute_force import OPTIONS, brute_force, nests, small
 
 P, Q = ParameterVariable("p"), ParameterVariable("q")
@@ -85,7 +86,7 @@ def codes_of(space: Space, rows: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
     return {tuple(row[i] for i in places) for row in rows}
 
 
-@settings(max_examples=60, suppress_health_check=PATIENT)
+@settings(max_examples=cases(25, 60), suppress_health_check=PATIENT)
 @given(mixed())
 def test_counts_and_mappings_are_those_of_a_search_over_everything(space: Space) -> None:
     expected = brute_force(space)
@@ -97,7 +98,7 @@ def test_counts_and_mappings_are_those_of_a_search_over_everything(space: Space)
     assert found.complete and len(listed) == len(set(listed)) and set(listed) == mappings
 
 
-@settings(max_examples=20, suppress_health_check=PATIENT)
+@settings(max_examples=cases(10, 20), suppress_health_check=PATIENT)
 @given(mixed(), st.integers(0, 9), st.sampled_from(Measure))
 def test_samples_are_valid_distinct_and_reach_every_assignment(
     space: Space, seed: int, measure: Measure
@@ -108,7 +109,7 @@ def test_samples_are_valid_distinct_and_reach_every_assignment(
     assert len(drawn) == len(set(drawn)) and set(drawn) == expected
 
 
-@settings(max_examples=30, suppress_health_check=PATIENT)
+@settings(max_examples=cases(15, 30), suppress_health_check=PATIENT)
 @given(mixed())
 def test_taking_a_space_apart_changes_nothing(space: Space) -> None:
     try:

@@ -32,6 +32,7 @@ from db.farm.job_records import Claim, Lease, NewJob
 from db.farm.records import Board
 from db.farm.run_records import Run
 from db.farm.states import JobKind, JobState, RunState
+from tests.effort import cases
 from tests.unit.db.farm_values import (
     FACTS,
     Clock,
@@ -49,7 +50,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 RETRY_S = 5.0
 MOST_ATTEMPTS = 3
 BOARDS = 2
-_EXAMPLES = {"sqlite": 30, "postgresql": 20}
+_EXAMPLES = {"sqlite": cases(15, 30), "postgresql": cases(8, 20)}
 
 
 @pytest.fixture(

@@ -15,6 +15,7 @@ from mapper.solver.nearest import distance, nearest
 from mapper.solver.preferences import best, levels
 from mapper.solver.restrictions import Restrictions, narrowed
 from mapper.solver.space import Space, build_space
+from tests.effort import cases
 from tests.property.test_solver_against_brute_force import (
     DOMAINS,
     OPTIONS,
@@ -85,7 +86,8 @@ def rows(space: Space) -> list[Row]:
 
 
 SLOW = settings(
-    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=cases(25, 60),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
 

@@ -35,6 +35,7 @@ from mapper.rewrites.rules import (
     WeightsToLocal,
     WeightsToRegisters,
 )
+from tests.effort import cases
 
 REWRITES: tuple[Rewrite, ...] = (
     FlattenPixels(),
@@ -180,7 +181,7 @@ def assert_computes(layer: LayerSpec, blocking: Blocking, values: dict[str, int]
 
 @settings(
     deadline=None,
-    max_examples=120,
+    max_examples=cases(50, 120),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.data(), layers())
@@ -196,7 +197,7 @@ def test_every_chain_of_rewrites_computes_the_convolution(
 
 @settings(
     deadline=None,
-    max_examples=60,
+    max_examples=cases(25, 60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.data(), layers(), st.sampled_from((2, 4, 6)))

@@ -21,10 +21,11 @@ from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.type_check import check_program
 from mapper.errors import InputError
+from tests import effort
 from tests.property.programs import Case, cases
 
 #: Chains of primitives that are tried; the campaign tries 20,000.
-CHAINS = int(os.environ.get("NESTMAP_SCHEDULE_CHAINS", "500"))
+CHAINS = int(os.environ.get("NESTMAP_SCHEDULE_CHAINS", effort.cases(150, 500)))
 relaxed = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
@@ -38,7 +39,7 @@ def test_chains_of_primitives_keep_the_meaning(seed: int) -> None:
     check_chain(seed)
 
 
-@settings(relaxed, max_examples=100)
+@settings(relaxed, max_examples=effort.cases(40, 100))
 @given(cases(), st.randoms(use_true_random=False), st.sampled_from(NAMES))
 def test_each_primitive_keeps_the_meaning_of_any_program(
     case: Case, random: Random, name: str

@@ -47,6 +47,7 @@ from mapper.solver.counting import count_mappings
 from mapper.solver.enumeration import enumerate_assignments
 from mapper.solver.sampling import sample
 from mapper.solver.space import Space, build_space
+from tests.effort import cases
 
 RELATIONS = [relation for relation in Relation if relation is not Relation.DIVIDES]
 
@@ -106,7 +107,7 @@ def brute_force(space: Space) -> set[tuple[int, ...]]:
 OPTIONS = st.builds(RuleOptions, st.booleans(), st.booleans(), free_grid=st.booleans())
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=cases(12, 25), suppress_health_check=[HealthCheck.too_slow])
 @given(nests(), st.sampled_from(Mode), OPTIONS)
 def test_nests(tree: Nest, mode: Mode, options: RuleOptions):
     space = small(build_space(tree, mode, options))
@@ -166,7 +167,7 @@ def solutions(space: Space) -> list[tuple[int, ...]]:
     return sorted(rows)
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(25, 60))
 @given(PREDICATES, st.booleans())
 def test_lowering_means_what_evaluation_means(predicate: Predicate, tables: bool):
     space = space_of(predicate)
@@ -189,7 +190,7 @@ def test_a_limit_that_only_the_least_value_keeps_is_enforced(term: IntTerm, limi
     assert solutions(space) == sorted(brute_force(space)) != []
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(25, 60))
 @given(PREDICATES, PREDICATES)
 def test_a_literal_is_equivalent_to_its_predicate(first: Predicate, second: Predicate):
     # Equivalence of the two, so that both literals occur with both signs.

@@ -38,6 +38,7 @@ from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.factored.values import FactoredValues
 from mapper.solver.limits import Watch
 from mapper.solver.space import Space, check
+from tests.effort import cases
 from tests.property.test_joint_against_brute_force import PATIENT, codes_of, mixed
 from tests.property.test_solver_against_brute_force import brute_force
 
@@ -92,7 +93,7 @@ def rows_of(predicates: list[Predicate]) -> list[dict[Variable, int]]:
     return [row for row in rows if all(evaluate(p, row) for p in predicates)]
 
 
-@settings(max_examples=150, suppress_health_check=PATIENT, deadline=None)
+@settings(max_examples=cases(60, 150), suppress_health_check=PATIENT, deadline=None)
 @given(
     st.lists(PREDICATES, max_size=4),
     st.none() | DEFINITIONS,
@@ -119,7 +120,7 @@ def test_values_are_those_of_a_search(predicates, definition, joined, last):
         assert {tuple(row[name] for name in DOMAINS) for row in drawn} == only
 
 
-@settings(max_examples=60, suppress_health_check=PATIENT, deadline=None)
+@settings(max_examples=cases(25, 60), suppress_health_check=PATIENT, deadline=None)
 @given(st.lists(PREDICATES, max_size=3), st.lists(st.integers(1, 5), min_size=3, max_size=3))
 def test_values_count_for_as_many_as_their_weights_say(predicates, weights):
     ways: dict[Variable, NDArray[np.int64]] = {C: np.array(weights)}
@@ -128,7 +129,7 @@ def test_values_count_for_as_many_as_their_weights_say(predicates, weights):
     assert found.count == sum(of_value[row[C]] for row in rows_of(predicates))
 
 
-@settings(max_examples=60, suppress_health_check=PATIENT, deadline=None)
+@settings(max_examples=cases(25, 60), suppress_health_check=PATIENT, deadline=None)
 @given(mixed())
 def test_counts_and_mappings_are_those_of_a_search_over_everything(space: Space):
     try:
@@ -155,7 +156,7 @@ def test_counts_and_mappings_are_those_of_a_search_over_everything(space: Space)
             assert drawn == [None] * 5
 
 
-@settings(max_examples=40, suppress_health_check=PATIENT, deadline=None)
+@settings(max_examples=cases(20, 40), suppress_health_check=PATIENT, deadline=None)
 @given(mixed())
 def test_nothing_is_lost_by_narrowing(space: Space):
     narrow = without_forbidden(space, lambda: None)

@@ -42,6 +42,7 @@ from mapper.ast_model.views import (
     transpose_view,
     vector_view,
 )
+from tests.effort import cases
 
 Ids = NDArray[np.int64]
 #: A layout change of an array as a view of it, and of the ids of its elements. ``lanes`` is the
@@ -190,7 +191,7 @@ shapes = st.sampled_from([(4,), (6,), (2, 6), (4, 4), (3, 2, 4), (2, 2, 4), (8, 
 widths = st.sampled_from([0, 0, 2, 3, 4])
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(100, 300))
 @given(st.data(), shapes, widths, st.integers(1, 7))
 def test_views_upon_views_answer_as_numpy_does(
     data: st.DataObject, shape: tuple[int, ...], lanes: int, steps: int

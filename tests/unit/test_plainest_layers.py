@@ -14,6 +14,7 @@ from mapper.errors import InputError
 from mapper.layer_spec import LayerSpec, Layout, plainest
 from mapper.pipeline import subject_of_layer
 from nestmap.tuning.reference import convolve, input_shapes
+from tests.effort import cases
 
 SMALL = st.integers(1, 3)
 
@@ -43,7 +44,7 @@ def result(layer: LayerSpec, numbers: dict[str, Any]) -> Any:
     return convolve(layer, given["image"], given["weights"], given.get("bias")).ravel()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=cases(60, 150))
 @given(layers())
 def test_the_plainest_spelling_is_the_same_in_memory(layer: LayerSpec):
     plain = plainest(layer)

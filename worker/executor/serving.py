@@ -85,10 +85,6 @@ class Executor:
                     self._jobs.put(message)
         self._jobs.put(None)
         self._interrupt()
-        # The main thread ends by itself, unless it waits for what does not come.
-        timer = threading.Timer(_CLOSING_GRACE_S, os._exit, (1,))
-        timer.daemon = True
-        timer.start()
 
     def _interrupt(self) -> None:
         """Make the measurement under way end: its child is killed, once."""
@@ -201,6 +197,15 @@ class Executor:
         return self._device.facts()
 
 
+def _read_and_end(executor: Executor, requests: int) -> None:
+    """Read to the end; the main thread then ends by itself, unless it waits for what does not
+    come."""
+    executor.read(requests)
+    timer = threading.Timer(_CLOSING_GRACE_S, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until the agent closes its end."""
     parser = argparse.ArgumentParser(prog="worker.executor", allow_abbrev=False)
@@ -235,7 +240,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         executor = Executor(device, events, options.record, require_sandbox=options.require_sandbox)
         executors.append(executor)
         reader = threading.Thread(
-            target=executor.read, args=(sys.stdin.fileno(),), name="requests", daemon=True
+            target=_read_and_end,
+            args=(executor, sys.stdin.fileno()),
+            name="requests",
+            daemon=True,
         )
         reader.start()
         executor.serve()

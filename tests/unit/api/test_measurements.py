@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapper.measurement import CompileError, Crash, ResourceError, Timed, Timeout, Wrong
+from tests.effort import cases
 from tests.unit.api.conftest import Service
 from tests.unit.api.farm_data import measure, new_run, propose
 
@@ -133,7 +134,7 @@ def empty(tmp_path_factory):
     made.close()
 
 
-@settings(max_examples=20)
+@settings(max_examples=cases(10, 20))
 @given(
     points=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=8),
     bound=st.integers(0, 7),

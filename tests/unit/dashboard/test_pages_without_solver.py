@@ -143,6 +143,8 @@ def test_a_layer_of_ones_own_is_stored_and_shown_by_its_id(service):
     assert answer.headers["location"] in page.text
     assert service.user.post("/layers", data=form | {"channels": "three"}).status_code == 422
     assert service.user.post("/layers", data=form | {"groups": "2"}).status_code == 422
+    # A program is checked by a solver, which nobody answers for here.
+    assert service.user.post("/layers", data={"program": "program"}).status_code == 503
 
 
 def test_counts_that_were_not_found_are_said_not_to_be(service):

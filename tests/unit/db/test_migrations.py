@@ -28,18 +28,18 @@ from sqlalchemy import (
 )
 
 from db.canonical import canonical_json, content_hash
-from db.engine import address_of, migration_config, open_engine
+from db.engine import HEAD, address_of, open_engine
 from db.farm.farm import Farm
 from db.farm.owners import ROW_BYTES
 from db.farm.retention import RetentionPolicy
 from db.farm.selection import Selection
+from db.migrating import migration_config
 from db.tables import Base
 from mapper.errors import StoreError
 from mapper.measurement import Timed
 from tests.unit.db.farm_values import Clock, claim, finish, propose, some_board, some_run
 from tests.unit.db.postgres_server import program
 
-HEAD = "0007"
 CANDIDATE = "c" * 64
 PROGRAM = "a" * 64
 # Rows as each revision had them, written with its own columns: no model of today is used.

@@ -151,8 +151,8 @@ def test_crash_and_hang_are_outcomes_and_the_next_job_runs(warm: Running, jobs: 
     assert crash["kind"] == "crash"
     assert crash["detail"]["exit_code"] == -signal.SIGSEGV
     started = time.monotonic()
-    hung = outcome_of(warm, jobs.job(ENDLESS, timeout_s=2.0))["outcome"]
-    assert hung == {"kind": "timeout", "detail": {"after_s": 2.0}}
+    hung = outcome_of(warm, jobs.job(ENDLESS, timeout_s=1.0))["outcome"]
+    assert hung == {"kind": "timeout", "detail": {"after_s": 1.0}}
     assert time.monotonic() - started < 30
     assert outcome_of(warm, jobs.job())["outcome"]["kind"] == "timed"
 
@@ -168,7 +168,7 @@ def test_cancelled_job_ends_and_the_next_one_runs(warm: Running, jobs: Jobs) -> 
 
 
 def test_child_killed_from_outside_gets_another_chance(warm: Running, jobs: Jobs) -> None:
-    warm.send(**jobs.job(ENDLESS, timeout_s=4.0))
+    warm.send(**jobs.job(ENDLESS, timeout_s=2.0))
     while warm.event().get("stage") != "measuring":
         pass
     time.sleep(0.5)

@@ -65,7 +65,7 @@ HOSTILE = {
 
 
 def test_hostile_input_costs_bounded_memory_and_time():
-    limits = SolverLimits(memory_bytes=600 * MIB, cpu_s=2, wall_s=5)
+    limits = SolverLimits(memory_bytes=600 * MIB, cpu_s=1, wall_s=3)
 
     async def work(pool: SolverPool) -> dict[str, float]:
         return {name: await peak_of(pool, request) for name, request in HOSTILE.items()}
@@ -129,7 +129,7 @@ def test_time_is_over_when_it_is_over(request_: dict[str, Any], limits: SolverLi
 def test_what_was_counted_when_time_was_over_is_told():
     async def work(pool: SolverPool) -> dict[str, Any]:
         # Long enough for a busy machine to derive the space, far too short to count it.
-        return (await pool.ask(SLOW, SolverLimits(wall_s=3.0))).end
+        return (await pool.ask(SLOW, SolverLimits(wall_s=2.0))).end
 
     assert in_pool(work)["complete"] is False
 

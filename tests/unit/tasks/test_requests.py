@@ -25,6 +25,7 @@ from nestmap.requests import request_about
 from nestmap.restrictions import read_restrictions
 from nestmap.subjects import load_subject, subject_of_text
 from nestmap.tasks import kinds
+from tests.effort import cases
 from tests.unit.rows_program import PINS, ROWS
 from tests.unit.tasks.child_replies import HIGH_LEVEL, SMALL_SPACE, ask, ask_line, fresh
 
@@ -305,7 +306,7 @@ FIELDS = ("variant", "device", "mode", "pin", "forbid", "prefer", "limit", "afte
           "constants")  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(25, 60))
 @given(kind=st.sampled_from(KINDS), field=st.sampled_from(FIELDS), value=JSON, subject=JSON)
 def test_no_value_of_any_field_is_more_than_a_problem(kind, field, value, subject):
     for request in (

@@ -103,6 +103,16 @@ def test_the_pool_loads_no_solver():
     assert found.stdout.strip() == "[]"
 
 
+def test_a_child_starts_without_a_database():
+    """Every child would take twice as long to start."""
+    code = (
+        "import sys, nestmap.tasks.__main__, nestmap.tasks.proposals; "
+        "print({'sqlalchemy', 'alembic'} & set(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "set()"
+
+
 def test_a_request_gets_its_items_progress_and_end():
     async def main() -> None:
         async with pool_of() as pool:

@@ -19,6 +19,7 @@ from mapper.variants import variant_program
 from nestmap.tuning import reference
 from nestmap.tuning.baselines import filter_matrices, from_matrices, im2col
 from tests.conformance import random_layers as every_kind
+from tests.effort import cases
 from tests.unit.tuning.fakes import TINY
 
 
@@ -62,7 +63,7 @@ def convolve_slowly(layer: LayerSpec, image: np.ndarray, weights: np.ndarray) ->
     return result
 
 
-@settings(max_examples=40)
+@settings(max_examples=cases(20, 40))
 @given(layer=layers())
 def test_reference_and_im2col_equal_the_loops(layer: LayerSpec):
     image, weights = data_of(layer)
@@ -73,7 +74,7 @@ def test_reference_and_im2col_equal_the_loops(layer: LayerSpec):
     np.testing.assert_allclose(product, expected, atol=1e-4)
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(25, 60))
 @given(layer=every_kind.layers())
 def test_im2col_equals_the_reference_for_layers_of_every_kind(layer: LayerSpec):
     inputs = every_kind.inputs_of(layer)
@@ -110,7 +111,7 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch):
     np.testing.assert_allclose(reference.convolve(TINY, image, weights), whole, atol=1e-12)
 
 
-@settings(max_examples=40)
+@settings(max_examples=cases(20, 40))
 @given(layer=every_kind.layers())
 def test_some_outputs_of_a_layer_are_those_of_all(layer: LayerSpec):
     inputs = every_kind.inputs_of(layer)

@@ -19,9 +19,10 @@ from mapper.measurement import (
     Wrong,
     outcome_kind,
 )
+from tests.contracts.farm_board import FarmBoard
 from tests.contracts.measuring_device import Subject, cases
 from tests.unit.worker.plans import DOUBLE, ENDLESS, SEGFAULT, input_data, one_kernel_plan
-from worker.devices.null import NULL_PROFILE, NullDevice
+from worker.devices.null import NULL_PROFILE, NullDevice, plan_digest
 from worker.devices.recorded import RecordedDevice
 from worker.measuring import MeasuringChild
 from worker.pool import Pool
@@ -52,6 +53,16 @@ def recorded(*outcomes: Outcome) -> RecordedDevice:
     return RecordedDevice({outcome_kind(o): o for o in outcomes}, NULL_PROFILE)
 
 
+#: A board replays outcomes by plan.
+BOARD_PLANS = {kind: one_kernel_plan(f"/* {kind} */") for kind in map(outcome_kind, RECORDED)}
+
+
+def farm_board() -> FarmBoard:
+    """A board whose device has an outcome of every kind."""
+    outcomes = {plan_digest(BOARD_PLANS[outcome_kind(o)]): o for o in RECORDED}
+    return FarmBoard(RecordedDevice(outcomes, NULL_PROFILE))
+
+
 class BrokenNull(NullDevice):
     """A null device that has been unplugged."""
 
@@ -78,6 +89,10 @@ SUBJECTS = (
     Subject(
         "recorded", lambda: recorded(*RECORDED), {outcome_kind(o): PLAN for o in RECORDED},
         INPUTS, EXPECTED, recorded, checks_plans=False,
+    ),
+    Subject(
+        "farm's board", farm_board, BOARD_PLANS, INPUTS, EXPECTED,
+        lambda: FarmBoard(MeasuringChild(ABSENT)), checks_plans=False,
     ),
     Subject("null", NullDevice, {"timed": PLAN}, INPUTS, EXPECTED, BrokenNull),
 )  # fmt: skip
