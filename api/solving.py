@@ -31,10 +31,10 @@ class Solving:
     """Asks the pool, counts what came of it, and keeps every request within its time."""
 
     def __init__(
-        self, pool: SolverPool, store: Any, database: Database, metrics: Metrics, most_s: float
+        self, pool: SolverPool, documents: Any, database: Database, metrics: Metrics, most_s: float
     ) -> None:
         self._pool = pool
-        self._store = store
+        self._documents = documents
         self._database = database
         self._metrics = metrics
         self._most_s = most_s
@@ -56,7 +56,7 @@ class Solving:
         if not isinstance(about.subject, StoredSubject):
             return about.subject.model_dump()
         try:
-            found = await self._database(self._store.program, about.subject.id)
+            found = await self._database(self._documents.used, about.subject.id)
         except InputError:
             problem = Problem("/subject/id", "nothing was posted with this id", about.subject.id)
             raise ProblemError("invalid-input", problem.message, [problem]) from None
