@@ -107,7 +107,7 @@ async def _checked_subject(services: Services, body: RunRequest) -> tuple[dict[s
 
     Raises ProblemError or SolverProblem for what could not be tuned.
     """
-    about = About(subject=body.subject)
+    about = About.model_validate({"subject": body.subject, "mode": body.mode, **body.stated()})
     request = await services.solving.request_of("describe", about)
     subject: dict[str, Any] = request["subject"]
     layer = _layer_of(subject)
@@ -120,11 +120,21 @@ async def _checked_subject(services: Services, body: RunRequest) -> tuple[dict[s
             problem = Problem("/subject", "has mappings but no kernels, so nothing can be measured")
             raise ProblemError("invalid-input", problem.message, [problem])
         return subject, str(answer.end["label"])[:200] or "program"
+    if body.where and len(body.variants or ()) != 1:
+        problem = Problem(
+            "/where", "speaks of the names of one variant", str(body.variants)[:80],
+            "one name in variants",
+        )  # fmt: skip
+        raise ProblemError("invalid-input", problem.message, [problem])
     for place, name in enumerate(body.variants or ()):
         refusal = VARIANTS[name].applies(layer)
         if refusal is not None:
             found = Problem(f"/variants/{place}", "does not do this layer", str(refusal))
             raise ProblemError("invalid-input", found.message, [found])
+    for name in body.variants or () if body.stated() else ():
+        # What is stated is read where the space is known.
+        asked = {**request, "variant": name}
+        await services.solving.ask(asked, services.solving.limits(_DESCRIBE_S))
     return subject, layer.name[:200] or "layer"
 
 

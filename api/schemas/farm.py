@@ -14,7 +14,7 @@ from pydantic import (
     field_validator,
 )
 
-from api.schemas.solving import Seed, Strict, Subject
+from api.schemas.solving import Seed, StatedFields, Strict, Subject
 from api.schemas.types import MAX_WHOLE, NO_NUL, Flag, Number, VariantName, Whole
 from db.farm.identifiers import BOARD_PREFIX, RUN_PREFIX
 from db.farm.run_records import Run
@@ -41,8 +41,9 @@ class Budget(Strict):
     seconds: Number | None = Field(default=None, gt=0.001, le=366 * 86_400)
 
 
-class RunRequest(Strict):
-    """Tune a layer or program on a device."""
+class RunRequest(StatedFields):
+    """Tune a layer or program on a device. `where` speaks of the names of one variant, so that a
+    layer's is to be named."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -123,7 +124,7 @@ class RunRequest(Strict):
             fields["transfer"] = True
         if self.stand_ins:
             fields["stand_ins"] = self.stand_ins
-        return {"subject": subject, **fields}
+        return {"subject": subject, **fields, **self.stated()}
 
 
 class RunProgress(BaseModel):

@@ -110,28 +110,9 @@ class OfSubject(Strict):
     )
 
 
-class About(OfSubject):
-    """What is asked about, and what of it is wanted."""
+class StatedFields(Strict):
+    """What is stated of a space beside its subject, device and mode."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"subject": {"name": "vgg16/7"}, "variant": "direct"}]},
-    )
-
-    variant: VariantName | None = Field(
-        default=None,
-        description="Of a layer; /v1/variants lists them. Where absent `direct` if it does the "
-        "layer, else what is expected to be fastest on the device",
-    )
-    mode: Literal["strict", "paper"] = Field(
-        default="strict",
-        description="The rules without the holes of the printed ones, or as printed",
-    )
-    device: Limits = Field(
-        default="pocl",
-        description="Whose limits hold: a profile by name, or an object with the fields of one "
-        "(/v1/profiles lists both)",
-    )
     suits: list[SuitName] = Field(
         default=[], max_length=100,
         description="What suits the device is to hold as well: ids of such rules, `all`, or a text "
@@ -154,6 +135,39 @@ class About(OfSubject):
         description="Constraints of your own over parameters, `code(MAP)` and "
         "`local_size(KERNEL, 0)`: `kappa * sigma <= 32`, `code(row) in [W0, W1]`",
     )  # fmt: skip
+
+    def stated(self) -> dict[str, Any]:
+        """The fields that say something."""
+        known = StatedFields.model_fields
+        return {
+            name: getattr(self, name)
+            for name, field in known.items()
+            if getattr(self, name) != field.default
+        }
+
+
+class About(StatedFields, OfSubject):
+    """What is asked about, and what of it is wanted."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"subject": {"name": "vgg16/7"}, "variant": "direct"}]},
+    )
+
+    variant: VariantName | None = Field(
+        default=None,
+        description="Of a layer; /v1/variants lists them. Where absent `direct` if it does the "
+        "layer, else what is expected to be fastest on the device",
+    )
+    mode: Literal["strict", "paper"] = Field(
+        default="strict",
+        description="The rules without the holes of the printed ones, or as printed",
+    )
+    device: Limits = Field(
+        default="pocl",
+        description="Whose limits hold: a profile by name, or an object with the fields of one "
+        "(/v1/profiles lists both)",
+    )
 
 
 class RestrictedAbout(About):

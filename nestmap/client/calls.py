@@ -123,6 +123,11 @@ class RunQuestion(TypedDict, total=False):
     stand_ins: Sequence[str]
     variants: Sequence[str] | None
     mode: Literal["strict", "paper"]
+    suits: Sequence[str]
+    sequential_fusion: bool
+    replicate_private: bool
+    free_grid: bool
+    where: Sequence[str]
     strategy: str
     transfer: bool
     seed: int

@@ -105,6 +105,7 @@ def _variant(request: ProposeRequest, name: str | None, context: Context) -> Var
         "variant": name,
         "device": request.profile,
         "mode": request.run.mode.value,
+        **request.run.stated,
     }
     read_device(request.profile, "/device/profile")
     known = context.spaces.of(fields)

@@ -17,6 +17,7 @@ from mapper.layer_spec import LayerSpec
 from mapper.measurement import Outcome
 from mapper.profiles import profile_names
 from mapper.variants import VARIANTS
+from nestmap.stated import STATED
 from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts, read_mode
 from nestmap.tuning.policy import DEFAULT_TIMEOUTS, TUNING_PROTOCOL, TimeoutPolicy
 from nestmap.tuning.record_files import device_folder
@@ -27,6 +28,7 @@ from worker.measuring.wire import BadMessage, outcome_from_json
 SUBJECT = "subject"
 OWN_FIELDS = (
     "variants", "mode", "seed", "strategy", "transfer", "protocol", "pin", "forbid", "timeout_s",
+    *STATED,
 )  # fmt: skip
 #: What the API keeps of a request beside what a proposal needs.
 OTHER_FIELDS = ("schema", "device", "budget", "label", "priority", "low_water", "stand_ins")
@@ -56,6 +58,8 @@ class RunRequest:
     protocol: Protocol = TUNING_PROTOCOL
     restrictions: RestrictionTexts = NOTHING
     timeouts: TimeoutPolicy = DEFAULT_TIMEOUTS
+    #: Fields of the request that :func:`nestmap.tasks.request_fields.read_stated` reads.
+    stated: JsonObject = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +172,7 @@ def read_run(
         _protocol(value.get("protocol")),
         RestrictionTexts(pins, forbids),
         TimeoutPolicy(least_s, most_s, DEFAULT_TIMEOUTS.factor),
+        {name: value[name] for name in STATED if name in value},
     )
 
 

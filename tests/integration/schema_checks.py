@@ -24,6 +24,7 @@ _STATE = r"there is no such device|nothing was posted with this id"
 #: level would refer to itself, and readers of schemas take minutes for that.
 _ANY_MEMBERS = frozenset({"a text holds a NUL", "an integer is too large"})
 #: To JSON Schema `2.0` is an integer; the service takes numbers as they are written.
+_NO_INTEGER = frozenset({"Input should be a valid integer", "is not an integer"})
 _WRITTEN_AS_FRACTION = re.compile(r"-?[0-9]+\.0|-?[0-9.]+e\+[0-9]+")
 #: Sizes and choices of a layer that do not go together (mapper/layer_spec.py).
 _LAYER = (
@@ -31,7 +32,10 @@ _LAYER = (
     r"|are no whole blocks of the layout .*|the activation .* has no slope"
     r"|rows and columns have strides of their own|missing field|unknown field"
 )
-_RUN = r"Value error, only the strategies .* learn|only a layer has variants|does not do this layer"
+_RUN = (
+    r"Value error, only the strategies .* learn|only a layer has variants|does not do this layer"
+    r"|speaks of the names of one variant"
+)
 _CURSOR = r"is not a cursor of this list"
 _RULES = {
     "/v1/layers": _LAYER,
@@ -65,7 +69,7 @@ def _is_listed(response: Response, case: Case) -> bool:
     return bool(errors) and all(
         re.fullmatch(allowed, error["message"]) is not None
         or (
-            error["message"] == "Input should be a valid integer"
+            error["message"] in _NO_INTEGER
             and _WRITTEN_AS_FRACTION.fullmatch(error["found"]) is not None
         )
         for error in errors

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from api.solver_pool import Answer, SolverProblem
+from mapper.errors import Problem
 from mapper.measurement import Timed
 from tests.unit.api.farm_data import measure, new_run, propose
 from tests.unit.api.live_server import serving
@@ -32,9 +34,29 @@ def test_a_run_is_created_with_its_location_and_can_be_read(service):
     }  # fmt: skip
 
 
+def test_what_a_run_states_is_read_by_the_solver_and_kept_for_its_proposals(service):
+    service.solver.answers["describe"] = Answer([], {})
+    stated = {"where": ["code(row) == W0"], "suits": ["all"], "sequential_fusion": False}
+    answer = service.user.post("/v1/runs", json=body(service, variants=["direct"], **stated))
+    assert answer.status_code == 201
+    assert service.solver.asked[-1] == {
+        "kind": "describe", "subject": {"name": "vgg16/7"}, "variant": "direct", "mode": "strict",
+        "device": "pocl", **stated,
+    }  # fmt: skip
+    assert stated.items() <= answer.json()["request"].items()
+    wrong = SolverProblem("invalid-input", "no such name", [Problem("/where/0", "no such name")])
+    service.solver.answers["describe"] = wrong
+    refused = service.user.post("/v1/runs", json=body(service, variants=["direct"], **stated))
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/where/0"
+
+
 @pytest.mark.parametrize(
     ("change", "pointer"),
     [
+        ({"where": ["a < 1"]}, "/where"),
+        ({"where": ["a < 1"], "variants": ["direct", "partial"]}, "/where"),
+        ({"free_grid": 1}, "/free_grid"),
         ({"device": NOWHERE}, "/device"),
         ({"stand_ins": [NOWHERE]}, "/stand_ins/0"),
         ({"device": "board"}, "/device"),

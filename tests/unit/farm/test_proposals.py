@@ -103,6 +103,20 @@ def test_a_run_begins_with_what_was_fast_in_an_earlier_run_of_the_layer(tmp_path
 _STUDIED: dict[str, Any] = {}
 
 
+def test_what_a_run_states_holds_of_every_candidate(tmp_path: Path):
+    stated = {"where": ["code(row) == G0", "local_size(convolution, 0) <= 4"], "free_grid": True}
+    candidates, _ = propose(tmp_path, run={**stated, "strategy": "random"}, count=6)
+    assert len(candidates) == 6
+    for candidate in candidates:
+        assert candidate["record"]["mapping"]["row"] == 30
+        assert candidate["record"]["local_sizes"]["convolution"][0] <= 4
+    problem = ask(
+        None, kind="propose", run_id="run", run={**RUN, "where": ["raw == 1"]}, count=1,
+        device={"profile": "pocl", "facts": FACTS}, spool=str(tmp_path), history={},
+    ).problem  # fmt: skip
+    assert problem["problems"][0]["field"].endswith("/where/0")
+
+
 def earlier_study(spool: Path, layer: dict[str, Any], slower: float) -> dict[str, Any]:
     """20 candidates of another run, enough for a tree to split; times are powers of work-items."""
     name = layer["name"]
