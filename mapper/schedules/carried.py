@@ -112,6 +112,24 @@ def with_parts(
     return top.replaced(replace(node, argument=argument))
 
 
+def with_arguments(
+    names: Names, carried: Carried, arguments: Sequence[Node], parts: list[Node]
+) -> Program:
+    """The program whose chain's loops go over these, one by one, outermost first.
+
+    ``parts`` stand in the body for the parts that the loop's element had.
+    """
+    found, loops = carried.found, carried.chain.loops
+    node: Node = replace(found.node, body=_put_in(names, carried, parts), argument=arguments[-1])
+    places = {id(site.node): k for k, site in enumerate(loops[:-1])}
+    top = loops[0]
+    for parent, field in reversed(found.site.path[len(top.path) :]):
+        node = with_child(parent, field, node)
+        if id(parent) in places and isinstance(node, Map):
+            node = replace(node, argument=arguments[places[id(parent)]])
+    return top.replaced(node)
+
+
 def with_same_parts(names: Names, carried: Carried, arrays: list[Node]) -> Program:
     """The program whose chain goes over arrays of the same types that hold the same."""
     top = carried.chain.loops[0]

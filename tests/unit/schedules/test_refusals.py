@@ -47,6 +47,10 @@ PROGRAMS = {
     "kernel c = map#row(x => map#col(y => id(y), x), one)",
     "dot": "kernel c = map#row(x => dot(x, 2.0), join(a))",
     "long": f"kernel c = map#{'r' * 60}(x => map#col(y => id(y), x), a)",
+    "repeats": "kernel c = map#row(x => map#col(y => map#in(w => id(w), y), x), "
+    "map#lay(z => b, a))",
+    "repeats scalars": "kernel one = join(map#r1(x => reduce((acc, k) => add(acc, k), 0.0, x), a))"
+    "\nkernel c = map#row(x => map#col(y => id(y), x), map#lay(s => map#lie(w => s, b), one))",
     "siblings": "kernel c = map#row(x => let t = to_local(map#one(y => id(y), x)) in "
     "map#two(y => id(y), t), a)",
 }
@@ -88,6 +92,17 @@ REFUSALS = [
     ("product", "move_inside(col) stage_accumulator(k) stage_accumulator(k)", "of its own already"),
     ("difference", "move_inside(col) split_reduce(k, 2) stage_accumulator(k_in_tile)",
      "not known to be associative"),
+    ("product", "restart(k)", "its accumulator is a scalar"),
+    ("product", "move_inside(col) restart(k)", "does not go on with an accumulator from outside"),
+    ("difference", "split_reduce(k, 2) restart(k_in_tile)", "not known to be associative"),
+    ("own fma", "split_reduce(k, 2) restart(k_in_tile)", "not known to be associative"),
+    ("two kernels", "separate(r1)", "no map around it hands its element on"),
+    ("two kernels", "separate(c1)", "every array is gone along by all of the maps"),
+    ("repeats", "separate(in)", "a map repeats all that is in it"),
+    ("computed", "separate(col)", "what the loop goes over is computed"),
+    ("reversed", "separate(col)", "not known to go forward"),
+    ("repeats scalars", "stage(row, one, local, once=true)", "holds one element again and again"),
+    ("reversed", "stage(row, a, local, once=true)", "not known to go forward"),
     ("product", "spread(k, 1)", "no private memory of its own"),
     ("product", "move_inside(col) stage_accumulator(k) spread(k, 2)", "has other dimensions"),
     ("product", "move_inside(col) split_reduce(k, 2) stage_accumulator(k_tile) spread(k_tile, 1)",
