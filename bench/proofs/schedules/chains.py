@@ -14,10 +14,13 @@ from mapper.ast_model.types import Memory
 from mapper.errors import InputError, LimitError
 from mapper.schedules.primitives.compute_at import compute_at
 from mapper.schedules.primitives.contract import contract, fuse_products
+from mapper.schedules.primitives.copy_result import copy_result
+from mapper.schedules.primitives.dot import dot
 from mapper.schedules.primitives.fission import fission
 from mapper.schedules.primitives.flatten import flatten, flatten_reduces
 from mapper.schedules.primitives.inline import inline
 from mapper.schedules.primitives.interchange import interchange, interchange_reduces
+from mapper.schedules.primitives.interleave import interleave
 from mapper.schedules.primitives.layout import layout
 from mapper.schedules.primitives.materialise import materialise
 from mapper.schedules.primitives.move_inside import move_inside
@@ -207,6 +210,11 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
     "stage_accumulator": _of_reduce(
         "stage_accumulator", lambda c, r: stage_accumulator(c.program, r, _memory(c))),
     "restart": _of_reduce("restart", lambda c, r: restart(c.program, r, _memory(c))),
+    "dot": _of_reduce("dot", lambda c, r: dot(c.program, r, c.random.choice((1, 2)))),
+    "interleave": _of_reduce("interleave", lambda c, r: interleave(
+        c.program, r, _size(c), c.parameter("swap") if c.random.random() < 0.5 else 1)),
+    "copy_result": _of_map("copy_result", lambda c, _: copy_result(
+        c.program, c.random.choice(c.program.kernels).name, c.parameter("computed"))),
     "spread": _of_reduce("spread", lambda c, r: spread(c.program, r, c.random.choice((1, 2)))),
     "unroll": _of_reduce("unroll", lambda c, r: unroll(c.program, r, c.random.choice((1, "ut")))),
     "prefetch": _of_reduce("prefetch", lambda c, r: prefetch(c.program, r)),

@@ -51,6 +51,10 @@ PROGRAMS = {
     "map#lay(z => b, a))",
     "repeats scalars": "kernel one = join(map#r1(x => reduce((acc, k) => add(acc, k), 0.0, x), a))"
     "\nkernel c = map#row(x => map#col(y => id(y), x), map#lay(s => map#lie(w => s, b), one))",
+    "outer reduce": "kernel c = join(reduce((acc, x) => map#col(z => add(z.0, z.1), zip(acc, x)), "
+    "map#zero(y => id(y), fill(0.0, K)), a))",
+    "plain": "kernel c = map#row(x => map#col(y => id(y), x), a)",
+    "vectors": "fun dot_add(x, y, z) = x - y\n" + product(),
     "siblings": "kernel c = map#row(x => let t = to_local(map#one(y => id(y), x)) in "
     "map#two(y => id(y), t), a)",
 }
@@ -103,6 +107,19 @@ REFUSALS = [
     ("reversed", "separate(col)", "not known to go forward"),
     ("repeats scalars", "stage(row, one, local, once=true)", "holds one element again and again"),
     ("reversed", "stage(row, a, local, once=true)", "not known to go forward"),
+    ("product", "dot(k, 3)", "vectors leave no remainder"),
+    ("difference", "dot(k, 2)", "its step is no sum of a product"),
+    ("reduce computed", "dot(k, 2)", "not over pairs of scalars"),
+    ("vectors", "dot(k, 2)", "a function of its own of that name"),
+    ("product", "move_inside(col) dot(k, 2)", "its accumulator is an array"),
+    ("difference", "interleave(k, 2)", "not known to be associative"),
+    ("reduce computed", "interleave(k, 2)", "what is reduced is computed"),
+    ("product", "interleave(k, 2, switch=0)", "the order stays as it is"),
+    ("product", "interleave(k, 3)", "divides with nothing left"),
+    ("plain", "copy_result(c, one)", "no layout around its outermost map"),
+    ("product", "copy_result(c, c)", "taken or unusable"),
+    ("product", "copy_result(nothing, one)", "no kernel has this name"),
+    ("outer reduce", "copy_result(c, one)", "no map is outermost in it"),
     ("product", "spread(k, 1)", "no private memory of its own"),
     ("product", "move_inside(col) stage_accumulator(k) spread(k, 2)", "has other dimensions"),
     ("product", "move_inside(col) split_reduce(k, 2) stage_accumulator(k_tile) spread(k_tile, 1)",
