@@ -174,6 +174,11 @@ def _of_loop(name: str, run: Callable[[Chain, str, str], Step]) -> Callable[[Cha
     return call
 
 
+def _rarely(call: Callable[[Chain], Call | None]) -> Callable[[Chain], Call | None]:
+    """What applies nearly everywhere would be most of a chain."""
+    return lambda chain: call(chain) if chain.random.random() < 0.15 else None
+
+
 def _size(chain: Chain) -> str | int:
     return chain.parameter("p") if chain.random.random() < 0.7 else chain.random.choice((1, 2, 3))
 
@@ -211,10 +216,10 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
         "stage_accumulator", lambda c, r: stage_accumulator(c.program, r, _memory(c))),
     "restart": _of_reduce("restart", lambda c, r: restart(c.program, r, _memory(c))),
     "dot": _of_reduce("dot", lambda c, r: dot(c.program, r, c.random.choice((1, 2)))),
-    "interleave": _of_reduce("interleave", lambda c, r: interleave(
-        c.program, r, _size(c), c.parameter("swap") if c.random.random() < 0.5 else 1)),
-    "copy_result": _of_map("copy_result", lambda c, _: copy_result(
-        c.program, c.random.choice(c.program.kernels).name, c.parameter("computed"))),
+    "interleave": _rarely(_of_reduce("interleave", lambda c, r: interleave(
+        c.program, r, _size(c), c.parameter("swap") if c.random.random() < 0.5 else 1))),
+    "copy_result": _rarely(_of_map("copy_result", lambda c, _: copy_result(
+        c.program, c.random.choice(c.program.kernels).name, c.parameter("computed")))),
     "spread": _of_reduce("spread", lambda c, r: spread(c.program, r, c.random.choice((1, 2)))),
     "unroll": _of_reduce("unroll", lambda c, r: unroll(c.program, r, c.random.choice((1, "ut")))),
     "prefetch": _of_reduce("prefetch", lambda c, r: prefetch(c.program, r)),
