@@ -148,7 +148,21 @@ def _put_in(names: Names, carried: Carried, expressions: list[Node]) -> Node:
     for index, item in enumerate(element.items):
         mine = [e for e, p in zip(expressions, carried.parts, strict=True) if p.item == index]
         if mine:
-            body = _exchanged(body, Get(index, Ref(x)), assembled(names, item, mine))
+            body = _component_put_in(names, body, Get(index, Ref(x)), item, mine)
+    return body
+
+
+def _component_put_in(
+    names: Names, body: Node, old: Node, item: Type, expressions: list[Node]
+) -> Node:
+    """The body with these for a component of an element; one by one if it is a tuple itself."""
+    if not isinstance(item, TupleType):
+        return _exchanged(body, old, assembled(names, item, expressions))
+    rest = expressions
+    for index, inner in enumerate(item.items):
+        count = len(leaf_types(inner))
+        mine, rest = rest[:count], rest[count:]
+        body = _component_put_in(names, body, Get(index, old), inner, mine)
     return body
 
 

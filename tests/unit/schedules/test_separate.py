@@ -76,3 +76,18 @@ def test_a_restarted_sum_is_added_to_the_one_around() -> None:
         np.testing.assert_allclose(
             interpret(program, {}, INPUTS), interpret(PRODUCT, {}, INPUTS), rtol=1e-12
         )
+
+
+def test_a_component_that_is_a_tuple_itself_is_put_in_one_by_one() -> None:
+    program = parse("""program "tuples" {
+  size M = 6
+  size N = 4
+  input a : [[float]N]M
+  input b : [[float]N]M
+  kernel c = map#row(z => map#col(w => fma(w.0, w.1, w.2), zip(z.0.0, z.0.1, z.1)),
+    zip(zip(a, b), map#lay(v => reorder(reverse, v), a)))
+}""")
+    inputs = {"a": INPUTS["a"][:, :4], "b": INPUTS["b"][:6]}
+    staged = after(program, "stage(row, b, local)")
+    assert "b_local" in maps_of(staged)
+    np.testing.assert_allclose(interpret(staged, {}, inputs), interpret(program, {}, inputs))
