@@ -232,6 +232,30 @@ def with_repeats(names: Names, node: Node, tiling: Tiling) -> Node:
     return permuted(names, node, [labels.index(label) for label in wanted])
 
 
+def repeated_inner(tiling: Tiling) -> tuple[int, ...]:
+    """The dimensions of the loop's element along which it holds the same again and again."""
+    used = {t.variable for d in tiling.dimensions for t in d.inner}
+    return tuple(k for k, (variable, _) in enumerate(tiling.inner) if variable not in used)
+
+
+def made_anew(names: Names, base: Node, tiling: Tiling) -> Node:
+    """The loop's element for each iteration, from the base alone and without repeats: dimensions
+    are the outer loops that it depends on, then its own but those of :func:`repeated_inner`."""
+    skipped = set(repeated_inner(tiling))
+    kept = tuple(pair for k, pair in enumerate(tiling.inner) if k not in skipped)
+    own = replace(without_repeats(tiling), inner=kept)
+    cut = tiles(names, base, own, Margin())
+    return at_depth(names, lambda v: element(names, v, own, Margin()), cut, len(own.outer))
+
+
+def again(names: Names, node: Node, tiling: Tiling) -> Node:
+    """The loop's element, of one without the dimensions of :func:`repeated_inner`."""
+    for place in repeated_inner(tiling):
+        extent = tiling.inner[place][1]
+        node = at_depth(names, lambda v, n=extent: repeated(names, v, n), node, place)
+    return node
+
+
 def element(names: Names, tile: Node, tiling: Tiling, margin: Margin) -> Node:
     """The loop's element, from its tile."""
     node, labels = tile, list[Symbol | int]()

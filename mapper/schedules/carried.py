@@ -112,6 +112,24 @@ def with_parts(
     return top.replaced(replace(node, argument=argument))
 
 
+def with_arguments(
+    names: Names, carried: Carried, arguments: Sequence[Node], parts: list[Node]
+) -> Program:
+    """The program whose chain's loops go over these, one by one, outermost first.
+
+    ``parts`` stand in the body for the parts that the loop's element had.
+    """
+    found, loops = carried.found, carried.chain.loops
+    node: Node = replace(found.node, body=_put_in(names, carried, parts), argument=arguments[-1])
+    places = {id(site.node): k for k, site in enumerate(loops[:-1])}
+    top = loops[0]
+    for parent, field in reversed(found.site.path[len(top.path) :]):
+        node = with_child(parent, field, node)
+        if id(parent) in places and isinstance(node, Map):
+            node = replace(node, argument=arguments[places[id(parent)]])
+    return top.replaced(node)
+
+
 def with_same_parts(names: Names, carried: Carried, arrays: list[Node]) -> Program:
     """The program whose chain goes over arrays of the same types that hold the same."""
     top = carried.chain.loops[0]
@@ -130,7 +148,21 @@ def _put_in(names: Names, carried: Carried, expressions: list[Node]) -> Node:
     for index, item in enumerate(element.items):
         mine = [e for e, p in zip(expressions, carried.parts, strict=True) if p.item == index]
         if mine:
-            body = _exchanged(body, Get(index, Ref(x)), assembled(names, item, mine))
+            body = _component_put_in(names, body, Get(index, Ref(x)), item, mine)
+    return body
+
+
+def _component_put_in(
+    names: Names, body: Node, old: Node, item: Type, expressions: list[Node]
+) -> Node:
+    """The body with these for a component of an element; one by one if it is a tuple itself."""
+    if not isinstance(item, TupleType):
+        return _exchanged(body, old, assembled(names, item, expressions))
+    rest = expressions
+    for index, inner in enumerate(item.items):
+        count = len(leaf_types(inner))
+        mine, rest = rest[:count], rest[count:]
+        body = _component_put_in(names, body, Get(index, old), inner, mine)
     return body
 
 

@@ -34,6 +34,8 @@ from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import Type
 
 MOST_NODES = 50_000
+#: Names in all sets that are kept: a set of a node holds all that is bound below it.
+MOST_NAMES = 1_000_000
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -65,6 +67,7 @@ class Facts:
 class _Known(threading.local):
     def __init__(self) -> None:
         self.facts: dict[int, Facts] = {}
+        self.names = 0
         #: Nodes that simplification leaves as they are.
         self.simple: dict[int, Node] = {}
         self.types: tuple[object, TypeMemory] = (None, TypeMemory())
@@ -80,8 +83,9 @@ def facts_of(node: Node) -> Facts:
     known = _KNOWN.facts.get(id(node))
     if known is not None:
         return known
-    if len(_KNOWN.facts) > MOST_NODES:
+    if len(_KNOWN.facts) > MOST_NODES or _KNOWN.names > MOST_NAMES:
         _KNOWN.facts.clear()
+        _KNOWN.names = 0
     return _found(node)
 
 
@@ -90,6 +94,7 @@ def _found(node: Node) -> Facts:
     if known is not None:
         return known
     names = bound_names(node)
+    inner: list[Facts] = []
     if isinstance(node, Ref):
         made = Facts(
             node, True, frozenset((node.name,)), _NOTHING, 0, _NOTHING, 0, _NOTHING, 0, 1, 1, False
@@ -126,6 +131,9 @@ def _found(node: Node) -> Facts:
             any(f.is_wordy for f in inner) or any(map(expression_is_too_large, _sizes(node))),
         )
     _KNOWN.facts[id(node)] = made
+    # A set that a child has as well takes nothing.
+    if names or len(inner) > 1:
+        _KNOWN.names += len(made.bound) + len(made.computing) + len(made.layouts)
     return made
 
 

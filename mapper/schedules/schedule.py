@@ -18,10 +18,13 @@ from mapper.errors import InputError, LimitError, Problem
 from mapper.schedules.primitives import (
     compute_at,
     contract,
+    copy_result,
+    dot,
     fission,
     flatten,
     inline,
     interchange,
+    interleave,
     layout,
     materialise,
     move_inside,
@@ -31,7 +34,9 @@ from mapper.schedules.primitives import (
     prefetch,
     reorder,
     reshare,
+    restart,
     rfactor,
+    separate,
     split,
     split_reduce,
     spread,
@@ -59,7 +64,7 @@ class Kind(StrEnum):
     NAMES = "a list of names"
     ORDER = "a list of whole numbers"
     MEMORY = "global, local or private"
-    OVERHANG = "divisible, padded or guarded"
+    OVERHANG = "divisible, padded, optimised or guarded"
     FLAG = "true or false"
 
 
@@ -108,10 +113,14 @@ PRIMITIVES: dict[str, Primitive] = {
         _primitive(reorder.reorder, maps=Kind.NAMES),
         _primitive(reorder.reorder_reduces, reduces=Kind.NAMES),
         _primitive(nest.nest, maps=Kind.NAMES),
+        _primitive(separate.separate, map_id=_N),
         _primitive(flatten.flatten, map_id=_N),
         _primitive(flatten.flatten_reduces, name=_N),
         _primitive(split_reduce.split_reduce, name=_N, size=_S),
+        _primitive(interleave.interleave, name=_N, size=_S, _switch=_S),
+        _primitive(dot.dot, name=_N, width=_S),
         _primitive(rfactor.rfactor, name=_N, size=_S, _memory=_M),
+        _primitive(restart.restart, name=_N, _memory=_M),
         _primitive(move_inside.move_inside, map_id=_N),
         _primitive(fission.fission, map_id=_N, _memory=_M),
         _primitive(stage_accumulator.stage_accumulator, name=_N, _memory=_M),
@@ -127,11 +136,13 @@ PRIMITIVES: dict[str, Primitive] = {
             _padding=_S,
             _vector=_S,
             _apart=Kind.FLAG,
+            _once=Kind.FLAG,
         ),
         _primitive(pack.pack, loop=_N, base=_N, kernel=_N, _order=Kind.ORDER),
         _primitive(compute_at.compute_at, kernel=_N, loop=_N, _memory=_M),
         _primitive(inline.inline, name=_N),
         _primitive(materialise.materialise, name=_N, kernel=_N),
+        _primitive(copy_result.copy_result, kernel=_N, computed=_N),
         _primitive(layout.layout, buffer=_N, order=Kind.ORDER),
         _primitive(vectorise.vectorise, map_id=_N, width=_S),
         _primitive(

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from mapper.ast_model.nodes import (
+    Fill,
     Get,
     Join,
     Layout,
     Let,
     Map,
     Node,
+    Pad,
     Reduce,
     Ref,
     Split,
@@ -46,6 +48,11 @@ def _shorter(node: Node) -> Node | None:
     match node:
         case Transpose(Transpose(argument)) | Join(Split(_, argument)):
             return argument
+        case Join(Pad(left, right, _, Map(_, parameter, body, Fill(_, shape)))) if (
+            left == 0 and shape == (1 - right,) and is_view(body) and not uses(body, parameter)
+        ):
+            # The first of what is repeated.
+            return body
         case Map(_, parameter, Ref(name), argument) if name == parameter:
             return argument
         case Map(_, parameter, Join(Ref(name)), Transpose(Reduce() as reduced)) if (

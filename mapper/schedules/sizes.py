@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import islice, product
 from math import prod
 
 from mapper.ast_model.index_expr import Expr, ExprLike, as_expr
@@ -28,7 +28,7 @@ def lengths(program: Program, length: Expr) -> tuple[int, ...]:
     if prod(len(p.values) for p in free) > MAX_COMBINATIONS:
         free = [Parameter(p.name, tuple({p.values[0], p.values[-1]})) for p in free]
     found: set[int] = set()
-    for values in product(*(p.values for p in free)):
+    for values in islice(product(*(p.values for p in free)), MAX_COMBINATIONS):
         numbers = {**sizes, **dict(zip((p.name for p in free), values, strict=True))}
         try:
             found.add(length.evaluate(numbers))

@@ -14,10 +14,13 @@ from mapper.ast_model.types import Memory
 from mapper.errors import InputError, LimitError
 from mapper.schedules.primitives.compute_at import compute_at
 from mapper.schedules.primitives.contract import contract, fuse_products
+from mapper.schedules.primitives.copy_result import copy_result
+from mapper.schedules.primitives.dot import dot
 from mapper.schedules.primitives.fission import fission
 from mapper.schedules.primitives.flatten import flatten, flatten_reduces
 from mapper.schedules.primitives.inline import inline
 from mapper.schedules.primitives.interchange import interchange, interchange_reduces
+from mapper.schedules.primitives.interleave import interleave
 from mapper.schedules.primitives.layout import layout
 from mapper.schedules.primitives.materialise import materialise
 from mapper.schedules.primitives.move_inside import move_inside
@@ -27,7 +30,9 @@ from mapper.schedules.primitives.pack import pack
 from mapper.schedules.primitives.prefetch import double_buffer, prefetch
 from mapper.schedules.primitives.reorder import reorder
 from mapper.schedules.primitives.reshare import reshare
+from mapper.schedules.primitives.restart import restart
 from mapper.schedules.primitives.rfactor import rfactor
+from mapper.schedules.primitives.separate import separate
 from mapper.schedules.primitives.split import Overhang, split
 from mapper.schedules.primitives.split_reduce import split_reduce
 from mapper.schedules.primitives.spread import spread
@@ -169,6 +174,11 @@ def _of_loop(name: str, run: Callable[[Chain, str, str], Step]) -> Callable[[Cha
     return call
 
 
+def _rarely(call: Callable[[Chain], Call | None]) -> Callable[[Chain], Call | None]:
+    """What applies nearly everywhere would be most of a chain."""
+    return lambda chain: call(chain) if chain.random.random() < 0.15 else None
+
+
 def _size(chain: Chain) -> str | int:
     return chain.parameter("p") if chain.random.random() < 0.7 else chain.random.choice((1, 2, 3))
 
@@ -189,6 +199,7 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
     "reorder": _of_map("reorder", lambda c, m: reorder(
         c.program, [m, *c.random.sample(c.maps(), min(len(c.maps()), c.random.choice((1, 2))))])),
     "nest": _of_map("nest", lambda c, m: nest(c.program, [m, c.random.choice(c.maps())])),
+    "separate": _of_map("separate", lambda c, m: separate(c.program, m)),
     "flatten": _of_map("flatten", lambda c, m: flatten(c.program, m)),
     "move_inside": _of_map("move_inside", lambda c, m: move_inside(c.program, m)),
     "fission": _of_map("fission", lambda c, m: fission(c.program, m, _memory(c))),
@@ -203,6 +214,12 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
     "rfactor": _of_reduce("rfactor", lambda c, r: rfactor(c.program, r, _size(c), _memory(c))),
     "stage_accumulator": _of_reduce(
         "stage_accumulator", lambda c, r: stage_accumulator(c.program, r, _memory(c))),
+    "restart": _of_reduce("restart", lambda c, r: restart(c.program, r, _memory(c))),
+    "dot": _of_reduce("dot", lambda c, r: dot(c.program, r, c.random.choice((1, 2)))),
+    "interleave": _rarely(_of_reduce("interleave", lambda c, r: interleave(
+        c.program, r, _size(c), c.parameter("swap") if c.random.random() < 0.5 else 1))),
+    "copy_result": _rarely(_of_map("copy_result", lambda c, _: copy_result(
+        c.program, c.random.choice(c.program.kernels).name, c.parameter("computed")))),
     "spread": _of_reduce("spread", lambda c, r: spread(c.program, r, c.random.choice((1, 2)))),
     "unroll": _of_reduce("unroll", lambda c, r: unroll(c.program, r, c.random.choice((1, "ut")))),
     "prefetch": _of_reduce("prefetch", lambda c, r: prefetch(c.program, r)),
@@ -218,6 +235,8 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
         order=c.random.choice(((), (), _order(c, 2), _order(c, 3))),
         padding=c.random.choice((0, 0, 1)), vector=c.random.choice((1, 1, 2)),
         apart=c.random.random() < 0.5)),
+    "stage_once": _of_loop("stage", lambda c, m, b: stage(
+        c.program, m, said_name(b) or b, _memory(c), once=True)),
     "pack": _of_loop("pack", lambda c, m, b: pack(
         c.program, m, b, c.parameter("packed"), c.random.choice(((), (), _order(c, 3))))),
     "compute_at": _of_loop("compute_at", lambda c, m, b: compute_at(c.program, b, m, _memory(c))),
@@ -240,6 +259,8 @@ _BEFORE = {
     "materialise": ("rfactor", "fission"),
     "inline": ("stage",),
     "layout": ("stage", "rfactor"),
+    "restart": ("move_inside", "split_reduce"),
+    "separate": ("nest", "interchange"),
     "flatten_reduces": ("move_inside", "split_reduce"),
     "interchange_reduces": ("move_inside", "split_reduce"),
 }

@@ -14,7 +14,15 @@ from mapper.schedules.facts import type_of
 from mapper.schedules.find import find_map
 from mapper.schedules.primitives.split import check_ids
 from mapper.schedules.step import Step, refusal, step
-from mapper.schedules.tree import bound_types, free_names, is_view, substituted, through_layout
+from mapper.schedules.tree import (
+    bound_types,
+    free_names,
+    is_view,
+    looked_at,
+    replaced,
+    substituted,
+    through_layout,
+)
 from mapper.schedules.unique import Names
 
 NAME = "fission"
@@ -48,8 +56,18 @@ def fission(program: Program, map_id: MapId, memory: Memory = Memory.PRIVATE) ->
     x, z = node.parameter, names.value("z")
     filled = To(made.memory, Map(node.id, x, made.argument, node.argument), spread)
     if x in free_names(rest):
-        both = Zip((node.argument, Ref(buffer)))
-        rest = substituted(rest, {x: get(Ref(z), 0), name: get(Ref(z), 1)})
+        # Of a tuple what is looked at is handed on, and nothing else.
+        items = looked_at(rest, x)
+        if items is not None and len(items) == 1:
+            (item,) = items
+            v = names.value("v")
+            own: Node = Map(names.map_id(f"layout_{v}"), v, get(Ref(v), item), node.argument)
+            rest = replaced(rest, get(Ref(x), item), get(Ref(z), 0))
+        else:
+            own = node.argument
+            rest = substituted(rest, {x: get(Ref(z), 0)})
+        both = Zip((own, Ref(buffer)))
+        rest = substituted(rest, {name: get(Ref(z), 1)})
     else:
         both = Ref(buffer)
         rest = substituted(rest, {name: Ref(z)})

@@ -37,11 +37,14 @@ class Overhang(StrEnum):
     """What happens to a tile that the length does not fill.
 
     DIVISIBLE: there is none, the size divides the length. PADDED: a parameter says how much is
-    added at the end. GUARDED: as much as is needed is added, whatever the size is.
+    added at the end, less than a tile. OPTIMISED: as PADDED, and it may be more than a tile: the
+    "optimisational padding" of GPGPU'20, section 4.2. GUARDED: as much as is needed is added,
+    whatever the size is.
     """
 
     DIVISIBLE = "divisible"
     PADDED = "padded"
+    OPTIMISED = "optimised"
     GUARDED = "guarded"
 
 
@@ -54,8 +57,8 @@ def split(
 ) -> Step:
     """``row`` as ``row_tile`` around ``row_in_tile`` of ``size`` iterations.
 
-    PADDED names its parameter ``padding`` (``rho_`` and the id if it is empty). What is added is
-    computed and dropped: the argument must be a view then.
+    PADDED and OPTIMISED name their parameter ``padding`` (``rho_`` and the id if it is empty).
+    What is added is computed and dropped: the argument must be a view then.
     """
     found = find_map(NAME, program, map_id)
     names, tile = Names(program), as_size(size)
@@ -73,14 +76,13 @@ def split(
                           "stage the argument first, or a size that divides")  # fmt: skip
         domain = upto(program, length)
         parameters += parameters_for(program, tile, domain)
-        if overhang is Overhang.PADDED:
+        if overhang is not Overhang.GUARDED:
             extra = symbol(padding or f"rho_{map_id}")
             values = tuple(range(max(domain)))
             parameters += parameters_for(program, extra, values)
-            requirements = [
-                Requirement(tile, Relation.DIVIDES, length + extra),
-                Requirement(extra, Relation.LT, tile),
-            ]
+            requirements = [Requirement(tile, Relation.DIVIDES, length + extra)]
+            if overhang is Overhang.PADDED:
+                requirements.append(Requirement(extra, Relation.LT, tile))
         else:
             # What is left of the last tile; never negative, and known to be so.
             extra = modulo(-length, tile)

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from mapper.ast_model.index_expr import const
 from mapper.ast_model.nodes import Join, Let, MapId, Node, Pad, Program, Ref, Split, To
 from mapper.ast_model.types import Memory, dimensions
-from mapper.schedules.carried import OldBody, carried, one_part, with_parts
+from mapper.schedules.affine import again, made_anew, repeated_inner, with_repeats
+from mapper.schedules.carried import (
+    OldBody,
+    base_node,
+    carried,
+    one_part,
+    part_tiling,
+    with_parts,
+)
 from mapper.schedules.nests import at_depth, copied, permuted
 from mapper.schedules.sizes import Size, as_size, divisors, parameters_for
 from mapper.schedules.step import Step, refusal, step
@@ -27,6 +35,7 @@ def stage(
     padding: Size = 0,
     vector: Size = 1,
     apart: bool = False,
+    once: bool = False,
 ) -> Step:
     """The loop's body reads ``base`` from a copy, ``<base>_<memory>``, made by maps of that name.
 
@@ -35,12 +44,18 @@ def stage(
     begin in one bank; ``vector`` is the length of an innermost map of the copy, which a vector
     code can take, and ``apart`` makes it a dimension of the buffer, which registers need that are
     vectors. What is staged is what the element holds: overlap first where that are windows.
+    ``once`` leaves out dimensions along which it holds the same again and again.
     """
     names = Names(program)
     found = carried(NAME, names, program, loop)
     place = one_part(NAME, found, loop, base)
     part = found.parts[place]
-    rank = len(dimensions(part.type)[0])
+    tiling = part_tiling(NAME, found, loop, place) if once else None
+    left_out = () if tiling is None else repeated_inner(tiling)
+    lengths = [n for k, n in enumerate(dimensions(part.type)[0]) if k not in left_out]
+    rank = len(lengths)
+    if rank == 0:
+        raise refusal(NAME, loop, "it holds one element again and again", "", "an array")
     wanted = tuple(order) or tuple(range(rank))
     if sorted(wanted) != list(range(rank)):
         raise refusal(NAME, loop, "the order is no permutation of the dimensions",
@@ -49,9 +64,7 @@ def stage(
     stem = f"{base}_{memory.value}"
     parameters = [
         *parameters_for(program, more, tuple(range(MAX_PADDING))),
-        *parameters_for(
-            program, width, divisors(program, dimensions(part.type)[0][wanted[-1]] + more)
-        ),
+        *parameters_for(program, width, divisors(program, lengths[wanted[-1]] + more)),
     ]
 
     def body(new: list[Node], old_body: OldBody) -> Node:
@@ -72,8 +85,13 @@ def stage(
             read = at_depth(names, Join, read, rank - 1)
         if more != 0:
             read = at_depth(names, lambda v: Pad(const(0), -more, 0.0, v), read, rank - 1)
-        new[place] = permuted(names, read, [wanted.index(k) for k in range(rank)])
+        read = permuted(names, read, [wanted.index(k) for k in range(rank)])
+        new[place] = read if tiling is None else again(names, read, tiling)
         return Let(name, To(memory, copy), old_body(new))
 
-    after = with_parts(names, found, [p.array for p in found.parts], body)
+    arrays = [p.array for p in found.parts]
+    if tiling is not None:
+        anew = made_anew(names, base_node(names, found, place), tiling)
+        arrays[place] = with_repeats(names, anew, tiling)
+    after = with_parts(names, found, arrays, body)
     return step(NAME, loop, program, after, parameters)

@@ -60,3 +60,14 @@ def test_demands_are_asked_for_once() -> None:
     assert obligations_in(step.program) is obligations_in(step.program)
     with pytest.raises(InputError):
         split(TWO, "row", 3)
+
+
+def test_names_in_what_is_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "MOST_NAMES", 30)
+    program = TWO
+    for map_id in ("column", "q", "r", "c"):
+        program = split(program, map_id, 2).program
+    known = facts._KNOWN  # pyright: ignore[reportPrivateUsage]
+    found = [facts_of(node) for node in all_nodes(program)]
+    in_one = sum(len(f.bound) + len(f.computing) + len(f.layouts) for f in found)
+    assert 0 < known.names <= 30 + 2 * in_one
