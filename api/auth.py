@@ -32,7 +32,6 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _MAX_ADDRESSES = 10_000
 _MAX_CACHED = 10_000
 _MINUTE_S = 60.0
-_DAY_S = 86_400.0
 #: A /48 of IPv6 may fail so many times as often as one of its 65,536 /64.
 _OF_A_SITE = 10
 
@@ -205,40 +204,6 @@ class RequestLimit:
         self._free.move_to_end(principal.id)
         if len(self._free) > _MAX_CACHED:
             self._free.popitem(last=False)
-
-
-class ByteLimit:
-    """So many bytes a day may a token have stored; those of a quiet day may come at once. For a
-    bounded number of tokens: the one that was quiet for longest is forgotten."""
-
-    def __init__(self, per_day: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_day = per_day
-        self._clock = clock
-        self._free: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def require(self, who: str, n_bytes: int) -> None:
-        """Room for so many more bytes; ProblemError 429 if there is none, and for how long."""
-        lacking = n_bytes - self._left(who)
-        if lacking > 0:
-            wait_s = lacking / self._per_day * _DAY_S
-            raise ProblemError(
-                "too-many-requests",
-                f"more than {self._per_day >> 20} MB stored in a day with this token",
-                headers={"Retry-After": str(max(1, math.ceil(wait_s)))},
-            )
-        self.count(who, n_bytes)
-
-    def count(self, who: str, n_bytes: int) -> None:
-        """They are stored, whatever the room: what comes next has less."""
-        self._free[who] = (self._left(who) - n_bytes, self._clock())
-        self._free.move_to_end(who)
-        if len(self._free) > _MAX_CACHED:
-            self._free.popitem(last=False)
-
-    def _left(self, who: str) -> float:
-        now, most = self._clock(), float(self._per_day)
-        free, since = self._free.get(who, (most, now))
-        return min(most, free + (now - since) / _DAY_S * self._per_day)
 
 
 class FailureLimit:

@@ -91,7 +91,7 @@ def main() -> None:
     from api.app import create_app
     from api.settings import Settings
 
-    nothing: Any = SimpleNamespace(store=None, board_notices=lambda ring: None)
+    nothing: Any = SimpleNamespace(documents=None, board_notices=lambda ring: None)
     app = create_app(Settings.model_construct(), nothing, nothing)
     sys.stdout.write(as_text(app.openapi()))
 

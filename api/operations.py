@@ -9,14 +9,13 @@ solver worker takes the job. Its payload is ``{"schema": "nestmap/solve-job/1", 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
 from starlette.responses import JSONResponse, Response
 
-from api.auth import ByteLimit, Principal
+from api.auth import Principal
 from api.database import Database
 from api.preference import preferred_wait_s
 from api.problems import ProblemError
@@ -89,10 +88,10 @@ class Operations:
     """The operations that this process works on."""
 
     def __init__(
-        self, farm: Farm, solving: Solving, database: Database, stored: ByteLimit, logger: Any
+        self, farm: Farm, solving: Solving, database: Database, most_bytes_each: int, logger: Any
     ) -> None:
         self._farm = farm
-        self._stored = stored
+        self._most_bytes_each = most_bytes_each
         self._solving = solving
         self._database = database
         self._logger = logger
@@ -135,8 +134,8 @@ class Operations:
         """Make a job of work under way, claim it for this process, and go on with it."""
         payload = {"schema": SOLVE_JOB, "request": request, "limits": limits.to_json()}
         jobs, database = self._farm.jobs, self._database
-        self._stored.require(principal.id, len(json.dumps(payload)))
-        accepted = await database(jobs.enqueue, NewJob(payload, principal.id))
+        new = NewJob(payload, principal.id, most_bytes=self._most_bytes_each)
+        accepted = await database(jobs.enqueue, new)
         job = accepted.value
         claim = await database(
             jobs.claim_work, (JobKind.SOLVE,), OWNER, lease_s=LEASE_S, job_id=job.id
@@ -144,7 +143,7 @@ class Operations:
         if claim is None:  # a solver worker was quicker: it does it anew
             work.cancel()
             return job
-        task = asyncio.create_task(self._finish(work, claim.lease, principal.id))
+        task = asyncio.create_task(self._finish(work, claim.lease))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return claim.job
@@ -163,7 +162,7 @@ class Operations:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _finish(self, work: asyncio.Future[Answer], lease: Lease, who: str) -> None:
+    async def _finish(self, work: asyncio.Future[Answer], lease: Lease) -> None:
         """Keep the lease while the work goes on, then store what came of it."""
         self._working[lease.job_id] = work
         try:
@@ -175,19 +174,13 @@ class Operations:
                     )
             if work.cancelled():
                 return
-            result = _result_of(work)
-            self._stored.count(who, await self._database(_size_of, result))
-            await self._database(self._farm.results.finish_solve, lease, result)
+            await self._database(self._farm.results.finish_solve, lease, _result_of(work))
         except (StaleLease, LimitError, StoreError) as error:
             # Somebody else ends the job: the lease is theirs, or will run out.
             self._logger.warning("operation", job=lease.job_id, error=str(error)[:500])
         finally:
             work.cancel()
             del self._working[lease.job_id]
-
-
-def _size_of(value: Any) -> int:
-    return len(json.dumps(value))
 
 
 def _result_of(work: asyncio.Future[Answer]) -> dict[str, Any]:

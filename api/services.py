@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from api.auth import Authenticator, ByteLimit, Principal, RequestLimit
+from api.auth import Authenticator, Principal, RequestLimit
 from api.bells import Bells
 from api.database import Database
 from api.observing import Metrics
@@ -74,9 +74,12 @@ class Services:
         )
         # Boards fetch their arrays beside whatever people read.
         self.downloads = OpenStreams(settings.max_connections, _DOWNLOADS_EACH)
-        self.solving = Solving(solver, farm.store, self.database, metrics, settings.solve_time_s)
-        self.stored_bytes = ByteLimit(settings.max_stored_mb_each << 20)
-        self.operations = Operations(farm, self.solving, self.database, self.stored_bytes, logger)
+        self.solving = Solving(
+            solver, farm.documents, self.database, metrics, settings.solve_time_s
+        )
+        self.operations = Operations(
+            farm, self.solving, self.database, settings.most_stored_bytes_each, logger
+        )
         self.sweeper = Sweeper(farm, self.database, self.bells, metrics, settings, logger, ring)
         self.sign_in_codes = SignInCodes()
         self.stopping = False

@@ -82,9 +82,13 @@ class Settings(BaseSettings):
     """Most candidates that the stored runs of one token may have: it makes no new run beyond
     them, and no run of it may ask for more."""
 
-    max_stored_mb_each: int = Field(default=1024, ge=1, le=1_000_000)
-    """Megabytes that one token may have stored in a day: layers, programs, kernels, what runs and
-    operations are asked, and answers of operations; of each process of the service."""
+    max_stored_mb_each: int = Field(default=8192, ge=1, le=100_000_000)
+    """Megabytes that one token may have stored: layers, programs, kernels, what its runs and
+    operations were asked, answers of operations, and arrays and sources of its runs. Each counts
+    4 KiB more. Beyond that nothing new is taken from it, and its open runs are finished."""
+    unused_programs_days: float = Field(default=90.0, ge=1, le=36_500)
+    """Days after which a posted layer or program is dropped that no study and no candidate refers
+    to, and that nobody has posted or named by its id since."""
 
     solver_requests_per_minute: int = Field(default=600, ge=1, le=1_000_000)
     """Requests of one token that a solver has to work on before it is told to wait; of each
@@ -97,6 +101,11 @@ class Settings(BaseSettings):
 
     telemetry: bool = False
     """Traces by OpenTelemetry, to where OTEL_EXPORTER_OTLP_ENDPOINT says (extra `telemetry`)."""
+
+    @property
+    def most_stored_bytes_each(self) -> int:
+        """``max_stored_mb_each`` in bytes."""
+        return self.max_stored_mb_each << 20
 
     @field_validator("proxies")
     @classmethod

@@ -31,10 +31,10 @@ class Solving:
     """Asks the pool, counts what came of it, and keeps every request within its time."""
 
     def __init__(
-        self, pool: SolverPool, store: Any, database: Database, metrics: Metrics, most_s: float
+        self, pool: SolverPool, documents: Any, database: Database, metrics: Metrics, most_s: float
     ) -> None:
         self._pool = pool
-        self._store = store
+        self._documents = documents
         self._database = database
         self._metrics = metrics
         self._most_s = most_s
@@ -42,7 +42,13 @@ class Solving:
     async def request_of(self, kind: str, about: About, **fields: Any) -> dict[str, Any]:
         """What a child is asked. ProblemError 422 for a stored subject that is not there."""
         values = about.model_dump(exclude_none=True, exclude=set(_OWN_FIELDS))
-        request = {name: value for name, value in values.items() if value not in ([], False)}
+        known = type(about).model_fields
+        request = {
+            name: value
+            for name, value in values.items()
+            # What says nothing is left out, so that a question is one however it was put.
+            if value not in ([], False, True) or value != known[name].default
+        }
         request["subject"] = await self._subject(about)
         return {"kind": kind, **request, **fields}
 
@@ -50,7 +56,7 @@ class Solving:
         if not isinstance(about.subject, StoredSubject):
             return about.subject.model_dump()
         try:
-            found = await self._database(self._store.program, about.subject.id)
+            found = await self._database(self._documents.used, about.subject.id)
         except InputError:
             problem = Problem("/subject/id", "nothing was posted with this id", about.subject.id)
             raise ProblemError("invalid-input", problem.message, [problem]) from None

@@ -131,13 +131,13 @@ class Sweeper:
                 self._metrics.jobs.labels(kind.value, state.value).set(number)
 
     async def _end_greedy(self) -> None:
-        """Runs without a budget end where their owner's candidates are too many."""
-        most = self._settings.max_candidates_each
-        self._bells.ring(await self._database(self._farm.runs.end_beyond, most))
+        """Open runs end where their owner's candidates, or bytes, are too many."""
+        most = self._settings.max_candidates_each, self._settings.most_stored_bytes_each
+        self._bells.ring(await self._database(self._farm.runs.end_beyond, *most))
 
     async def _prune(self) -> None:
         """Drop what the retention policy no longer keeps, in rounds that lock little."""
-        policy = RetentionPolicy()
+        policy = RetentionPolicy(programs_days=self._settings.unused_programs_days)
         while any(astuple(await self._database(self._farm.retention.prune, policy))):
             await asyncio.sleep(0.1)
 

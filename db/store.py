@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, select, update
 
 from db.canonical import canonical_json, content_hash
 from db.codecs import decode_outcome, encode_outcome
@@ -82,7 +82,13 @@ class Store:
         program_hash = content_hash(text)
         row = {"hash": program_hash, "schema": schema, "json_text": text}
         with self._transactions.write() as session:
-            insert_if_absent(session, ProgramRow, row)
+            if not insert_if_absent(session, ProgramRow, row):
+                # One that somebody has posted is not dropped before a study refers to it.
+                posted = update(ProgramRow).where(ProgramRow.hash == program_hash)
+                session.execute(
+                    posted.where(ProgramRow.touched_at.is_not(None)).values(touched_at=self._now()),
+                    execution_options={"synchronize_session": False},
+                )
         return program_hash
 
     def program(self, program_hash: str) -> StoredProgram:

@@ -110,10 +110,18 @@ def insert_all_absent(
     session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]
 ) -> int:
     """The same for many rows of the same columns, in few statements; how many were inserted."""
+    return len(inserted_keys(session, table, rows))
+
+
+def inserted_keys(
+    session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """The same; the first column of the primary key of each that was inserted."""
     if len(rows) < 2:  # the way for many costs one row twice as much
-        return sum(insert_if_absent(session, table, row) for row in rows)
+        keys = [inserted_key(session, table, row) for row in rows]
+        return [key for key in keys if key is not None]
     statement = _insertion(table, session.get_bind().dialect.name, tuple(rows[0]))
-    return len(session.execute(statement, rows).all())
+    return list(session.execute(statement, rows).scalars())
 
 
 @cache

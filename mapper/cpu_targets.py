@@ -94,5 +94,9 @@ def vector_widths(bits: int) -> tuple[int, ...]:
 
 
 def vector_registers(widths: Iterable[int]) -> int:
-    """Vector registers of an x86-64 processor whose widest float vector is the widest of these."""
+    """Vector registers of an x86-64 processor whose widest float vector is the widest of these.
+
+    Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, sections 10.2, 14.1 and
+    15.1: 16 of SSE and of AVX in 64-bit mode, 32 of AVX-512.
+    """
     return 32 if max(widths) * _FLOAT_BITS >= 512 else 16

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 HALF_SUFFIX = "+half"
 #: The vector widths that OpenCL C has; 3 is left out because it is stored as 4.
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
+#: What a device's local memory is: memory of its own, or a part of what every load goes to, behind
+#: the same caches. Nothing where that is not known.
+LOCAL_MEMORIES = ("own", "ordinary", "")
 #: Behind a device's name: what its compiler shall target. Names of processors hold "@ 2.20GHz".
 _TARGET_SUFFIX = re.compile(r"(.+)@(?!\s*\d)(.*)", re.DOTALL)
 #: The target of a name that ends with "@": none, which whoever knows the targets refuses.
@@ -28,6 +31,12 @@ class DeviceProfile:
     they may be stored all the same, and converted as they are loaded and stored, which every
     OpenCL device can do. ``target``: the processor that the device's compiler generates code for
     (LLVM's name, :mod:`mapper.cpu_targets`), where there is a choice and it is known.
+
+    What rules of suitability need (:mod:`mapper.constraint_rules.suits`), None where it is not
+    known, so that the rules that need it say nothing: ``lanes``, the work-items that are issued
+    together (a warp, a wavefront, a quad; 1 on a processor); ``vector_registers`` of
+    ``vector_bytes`` each, those of a processor's core, on a GPU of one work-item;
+    ``local_memory``, one of ``LOCAL_MEMORIES``.
     """
 
     name: str
@@ -44,6 +53,10 @@ class DeviceProfile:
     kernel_private_bytes: int | None = None
     source: str = ""
     target: str = ""
+    lanes: int | None = None
+    vector_registers: int | None = None
+    vector_bytes: int | None = None
+    local_memory: str = ""
 
     @property
     def is_processor(self) -> bool:

@@ -31,9 +31,9 @@ from mapper.constraint_rules.predicate import (
     ParameterVariable,
     Variable,
 )
+from mapper.constraint_rules.preferences import PREFERENCES
 from mapper.constraint_rules.program_rules import program_constraints
 from mapper.constraint_rules.rule import Mode, RuleOptions
-from mapper.constraint_rules.suits.catalogue import ALL_SUITS
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, Problem
 from mapper.host_plan import HostPlan
@@ -188,10 +188,6 @@ def require_elements(subject: Subject, device: DeviceProfile) -> None:
                 f"--device {device.name}+half, or a layer of dtype float32",
             )
         )
-
-
-# Rules that keep no wrong program out; they only cut the search.
-PREFERENCES = frozenset({"sequential-fusion", "no-idle-threads"}) | ALL_SUITS
 
 
 @dataclass(frozen=True, slots=True)

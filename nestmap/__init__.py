@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from mapper.tuning_space.codec import space_from_json, space_to_json
     from mapper.tuning_space.document import TuningSpace
     from mapper.tuning_space.lowering import solver_space
+    from mapper.tuning_space.where import with_where
     from nestmap.client import AsyncClient, Client, ServiceError
     from nestmap.device_limits import limits_of_device
     from nestmap.subjects import load_subject
@@ -124,6 +125,7 @@ _HOME: dict[str, str] = {
     "space_to_json": "mapper.tuning_space.codec",
     "TuningSpace": "mapper.tuning_space.document",
     "solver_space": "mapper.tuning_space.lowering",
+    "with_where": "mapper.tuning_space.where",
     "AsyncClient": "nestmap.client",
     "Client": "nestmap.client",
     "ServiceError": "nestmap.client",
@@ -193,6 +195,7 @@ __all__ = [
     "subject_of_program",
     "to_text",
     "up_to_symmetry",
+    "with_where",
 ]
 
 

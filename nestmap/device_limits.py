@@ -7,7 +7,7 @@ from dataclasses import replace
 from mapper.cpu_targets import vector_bits, vector_widths
 from mapper.device_profile import NO_TARGET, DeviceProfile, device_name
 from mapper.errors import DeviceError, Problem
-from mapper.profiles import load_profile, profile_names
+from mapper.profiles import load_profile, profile_names, with_registers
 from worker.devices.names import is_null
 
 DEFAULT_DEVICE = "pocl"
@@ -59,4 +59,12 @@ def _compiled_for(profile: DeviceProfile, target: str) -> DeviceProfile:
                 "nestmap devices",
             )
         )
-    return replace(profile, vector_widths=vector_widths(bits), target=target)
+    return with_registers(
+        replace(
+            profile,
+            vector_widths=vector_widths(bits),
+            target=target,
+            vector_registers=None,
+            vector_bytes=None,
+        )
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from mapper.constraint_rules.catalogue import contexts_of
 from mapper.constraint_rules.predicate import CodeVariable
-from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.constraint_rules.rule import Mode
 from mapper.errors import LimitError, Problem, UnsatisfiableError
 from mapper.pipeline import Assignment, derive_space
 from mapper.solver.counting import Mappings, count_assignments, count_mappings
@@ -131,7 +131,8 @@ def with_values(request: Request, codes: Assignment) -> Assignment:
 
     UnsatisfiableError where the strict rules do not.
     """
-    space = derive_space(request.subject, Mode.STRICT, request.device, RuleOptions())
+    options = request.stated.options
+    space = derive_space(request.subject, Mode.STRICT, request.device, options)
     try:
         return complete(space, codes)
     except UnsatisfiableError:

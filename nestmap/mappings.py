@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from mapper.ast_model.bounded_json import kind_of, loads_bounded
 from mapper.constraint_rules.evaluation import evaluate_partial
 from mapper.constraint_rules.predicate import CodeVariable, LocalSizeVariable, Variable
+from mapper.constraint_rules.preferences import PREFERENCES
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Assignment, assignment_from_json
@@ -36,21 +37,33 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a mapping is in a space; ``assumed`` is what was chosen for it.
+    """Whether a mapping is valid in a space; ``assumed`` is what was chosen for it.
 
-    ``guessed``: no choice makes it valid, but each breaks something else, and the violations are
-    those of one.
+    ``preferences`` are what it breaks of rules that keep no wrong program out. ``guessed``: no
+    choice makes it valid, but each breaks something else, and the violations are those of one.
     """
 
     violations: tuple[Violation, ...]
+    preferences: tuple[Violation, ...]
     assignment: Assignment
     assumed: Assignment
     guessed: bool = False
 
     @property
     def valid(self) -> bool:
-        """True if nothing is broken."""
+        """True if nothing but preferences is broken."""
         return not self.violations
+
+
+def _verdict(
+    broken: tuple[Violation, ...],
+    assignment: Assignment,
+    assumed: Assignment,
+    guessed: bool = False,
+) -> Verdict:
+    violations = tuple(v for v in broken if v.rule not in PREFERENCES)
+    preferences = tuple(v for v in broken if v.rule in PREFERENCES)
+    return Verdict(violations, preferences, assignment, assumed, guessed)
 
 
 def read_mapping(space: Space, text: str, mode: Mode) -> Given:
@@ -119,32 +132,51 @@ def _entry(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def judge(space: Space, given: Mapping[Variable, int], time_limit_s: float | None) -> Verdict:
-    """Whether what is given is, or can be completed to, an assignment of the space.
+    """Whether what is given is, or can be completed to, a valid assignment.
 
     Every map needs its code: InputError names those without. Local sizes and tuning
     parameters that are not given are chosen: first local sizes of 1, then the solver
-    decides. LimitError if it does not within the time limit.
+    decides, so that no preference is broken if that can be. LimitError if it does not within
+    the time limit.
     """
     missing = [variable for variable, _ in space.variables if variable not in given]
     if any(isinstance(variable, CodeVariable) for variable in missing):
         _refuse_missing_codes(space, missing)
     if not missing:
-        return Verdict(check(space, given), dict(given), {})
+        return _verdict(check(space, given), dict(given), {})
     domains = space.domains
     fallback = {
         variable: 1 if 1 in domains[variable] else domains[variable][0] for variable in missing
     }
     guess = {**given, **fallback}
     certain = _certain_violations(space, given, guess)
-    if certain:
-        return Verdict(certain, guess, fallback)
-    violations = check(space, guess)
-    if not violations:
-        return Verdict((), guess, fallback)
-    completed = _complete(space, given, time_limit_s)
-    if completed is not None:
-        return Verdict((), completed, {variable: completed[variable] for variable in missing})
-    return Verdict(violations, guess, fallback, guessed=True)
+    if any(violation.rule not in PREFERENCES for violation in certain):
+        return _verdict(certain, guess, fallback)
+    broken = check(space, guess)
+    lost = {violation.constraint for violation in certain}
+    if all(violation.constraint in lost for violation in broken):
+        return _verdict(broken, guess, fallback)
+    for wanted in _wanted(space, lost):
+        completed = _complete(wanted, given, time_limit_s)
+        if completed is not None:
+            assumed = {variable: completed[variable] for variable in missing}
+            return _verdict(check(space, completed), completed, assumed)
+    return _verdict(broken, guess, fallback, guessed=True)
+
+
+def _wanted(space: Space, lost: Collection[str]) -> Iterator[Space]:
+    """The space with the preferences that can still be met, then without any."""
+    left = tuple(c for c in space.constraints if c.id not in lost)
+    yield Space(space.variables, left)
+    needed = without_preferences(space)
+    if len(needed.constraints) < len(left):
+        yield needed
+
+
+def without_preferences(space: Space) -> Space:
+    """Everything that is valid: what keeps no wrong program out is left out."""
+    needed = tuple(c for c in space.constraints if c.rule not in PREFERENCES)
+    return Space(space.variables, needed)
 
 
 def _refuse_missing_codes(space: Space, missing: list[Variable]) -> None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
-from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.constraint_rules.rule import Mode
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, Problem
 from mapper.pipeline import Subject, derive_space
 from mapper.solver.restrictions import UNRESTRICTED, Restrictions
 from mapper.solver.space import Space
+from mapper.tuning_space.where import with_where
 from nestmap.choosing import NAMED
+from nestmap.stated import NOTHING_STATED, Stated, refuse_meaningless
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A subject with its space; ``space`` is everything that device and mode leave,
-    ``restrictions`` what the user leaves of it. ``variant_reason`` says why a layer is computed in
-    this variant; empty where it was named."""
+    """A subject with its space; ``space`` is everything that device, mode and what is ``stated``
+    leave, ``restrictions`` what the user leaves of it. ``variant_reason`` says why a layer is
+    computed in this variant; empty where it was named."""
 
     subject: Subject
     device: DeviceProfile
@@ -26,6 +27,7 @@ class Request:
     space: Space
     restrictions: Restrictions = UNRESTRICTED
     variant_reason: str = ""
+    stated: Stated = NOTHING_STATED
 
     def variant(self) -> dict[str, str]:
         """A layer's variant and why it is that one, as answers say it; empty of anything else."""
@@ -45,11 +47,12 @@ def request_about(
     mode: Mode,
     mode_field: str = "mode",
     variant_reason: str = "",
-    options: RuleOptions = DEFAULT_OPTIONS,
+    stated: Stated = NOTHING_STATED,
 ) -> Request:
-    """The request about everything valid under the rules that ``options`` switch on.
+    """The request about everything valid under the rules and what is ``stated``.
 
-    InputError names ``mode_field`` where a tuning space is asked about in paper mode.
+    InputError names ``mode_field`` where a tuning space is asked about in paper mode, and the
+    fields beside it for what has no meaning for the subject, or no name in its space.
     """
     if subject.tuning_space is not None and mode is Mode.PAPER:
         raise InputError(
@@ -60,8 +63,16 @@ def request_about(
                 f"leave {mode_field} out",
             )
         )
-    space = derive_space(subject, mode, device, options)
-    return Request(subject, device, mode, space, variant_reason=variant_reason)
+    refuse_meaningless(stated, subject, mode, mode_field)
+    space = derive_space(subject, mode, device, stated.options)
+    request = Request(subject, device, mode, space, variant_reason=variant_reason)
+    return with_stated(request, stated, mode_field)
+
+
+def with_stated(request: Request, stated: Stated, mode_field: str = "mode") -> Request:
+    """A request under the same options with the constraints that are ``stated`` as well."""
+    space = with_where(request.space, stated.where, mode_field.replace("mode", "where"))
+    return replace(request, space=space, stated=stated)
 
 
 def refuse_unpredictable(

@@ -63,7 +63,7 @@ async def mappings_page(
     if count_s is None:
         return MappingsPage(page["items"], page["next"], page["of"], None, None)
     about = About.model_validate(
-        query.model_dump(include={"subject", "variant", "mode", "device"}, exclude_none=True)
+        query.model_dump(include=set(About.model_fields) - {"time_limit_s"}, exclude_none=True)
     )
     restrictions = {"pin": query.pin, "forbid": query.forbid}
     counted = await ask(services, "count", about, float(count_s), **restrictions)

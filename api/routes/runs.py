@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from functools import partial
 from typing import Annotated, Any
 
@@ -76,8 +75,8 @@ async def create_run(
         stand_ins=tuple(body.stand_ins),
         most_open=services.settings.max_open_runs_each,
         most_candidates=services.settings.max_candidates_each,
+        most_bytes=services.settings.most_stored_bytes_each,
     )
-    services.stored_bytes.require(principal.id, len(json.dumps(new.request)))
     key = None
     if idempotency_key is not None:
         sent = request.method.encode() + request.url.path.encode() + b"\n" + await request.body()

@@ -33,6 +33,7 @@ from api.schemas.subjects import (
 )
 from api.services import PrincipalOf, Services, ServicesOf
 from db.canonical import canonical_json, content_hash
+from db.farm.owners import Owner
 from db.farm.run_records import ArtifactContent
 from db.records import StoredProgram
 from mapper.errors import InputError, Problem
@@ -50,7 +51,7 @@ _KEPT = {200: {"description": "It was there before"}}
 
 
 @routes.post(
-    "/v1/layers", Access.USER, summary="Store a layer", status=201,
+    "/v1/layers", Access.USER, summary="Store a layer", status=201, problems=(409,),
     responses={200: {"model": LayerDocument, **_KEPT[200]}}, response_model=LayerDocument,
 )  # fmt: skip
 async def create_layer(
@@ -88,6 +89,7 @@ async def get_layer(layer_id: HashPath, services: ServicesOf) -> LayerDocument:
 
 @routes.post(
     "/v1/programs", Access.USER, summary="Store a program", status=201, holds_program=True,
+    problems=(409,),
     responses={200: {"model": ProgramDocument, **_KEPT[200]}}, response_model=ProgramDocument,
 )  # fmt: skip
 async def create_program(
@@ -137,7 +139,7 @@ async def get_program(program_id: HashPath, services: ServicesOf) -> ProgramDocu
 
 @routes.post(
     "/v1/kernels", Access.USER, summary="Print the kernels of a mapping", status=201,
-    holds_program=True, response_model=KernelDocument,
+    holds_program=True, problems=(409,), response_model=KernelDocument,
     responses={200: {"model": KernelDocument, **_KEPT[200]}},
 )  # fmt: skip
 async def create_kernel(
@@ -153,11 +155,11 @@ async def create_kernel(
     hash_ = content_hash(text)
     artifacts = services.farm.artifacts
     known = await services.database(artifacts.find, hash_)
-    if known is None:
-        services.stored_bytes.require(principal.id, len(text) + len(answer.end["source"]))
-    for content, media_type in ((text, KERNEL_TYPE), (answer.end["source"], SOURCE_TYPE)):
+    owner = _owner(services, principal)
+    # The document last: where there is no room for both, there is no kernel.
+    for content, media_type in ((answer.end["source"], SOURCE_TYPE), (text, KERNEL_TYPE)):
         put = ArtifactContent(content.encode(), media_type)
-        await services.database(artifacts.put, put)
+        await services.database(artifacts.put, put, owner)
     status = 201 if known is None else 200
     headers = {"ETag": etag_of(hash_)}
     return _created({"hash": hash_, **answer.end}, status, f"/v1/kernels/{hash_}", headers)
@@ -210,14 +212,15 @@ async def _stored(
     services: Services, principal: Principal, schema: str, text: str
 ) -> tuple[int, str]:
     """The status, 200 for what was there before, and the hash."""
-    store = services.farm.store
-    try:
-        await services.database(store.program, content_hash(text))
-        status = 200
-    except InputError:
-        status = 201
-        services.stored_bytes.require(principal.id, len(text))
-    return status, await services.database(store.add_program, schema, text)
+    documents = services.farm.documents
+    hash_, is_new = await services.database(
+        documents.put, schema, text, _owner(services, principal)
+    )
+    return 201 if is_new else 200, hash_
+
+
+def _owner(services: Services, principal: Principal) -> Owner:
+    return Owner(principal.id, services.settings.most_stored_bytes_each)
 
 
 async def _document(

@@ -152,6 +152,10 @@ class ProfileDocument(BaseModel):
     vector_widths: list[int]
     half_precision: bool
     target: str
+    lanes: int | None
+    vector_registers: int | None
+    vector_bytes: int | None
+    local_memory: str
 
     @classmethod
     def of(cls, profile: DeviceProfile) -> ProfileDocument:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from api.schemas.problem import ProblemDocument
+from api.schemas.problem import PROBLEM_RESPONSES, ProblemDocument
 
 
 class Operation(BaseModel):
@@ -29,5 +29,7 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
         "headers": {
             "Location": {"schema": {"type": "string"}, "description": "/v1/operations/{id}"}
         },
-    }
+    },
+    # Its token has too many bytes stored for one more.
+    409: PROBLEM_RESPONSES[409],
 }

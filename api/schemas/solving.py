@@ -18,6 +18,8 @@ from api.schemas.types import (
     VariantName,
     Whole,
 )
+from mapper.tuning_space.language import MAX_CHARACTERS
+from mapper.tuning_space.where import MAX_WHERE
 
 MAX_SAMPLE = 10_000
 MAX_BEST = 1_000
@@ -26,6 +28,10 @@ MAX_STREAM = 10_000_000
 Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 Restriction = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=NO_NUL)]
 Restrictions = Annotated[list[Restriction], Field(max_length=1_000)]
+SuitName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=NO_NUL)]
+Expression = Annotated[
+    str, StringConstraints(min_length=1, max_length=MAX_CHARACTERS, pattern=NO_NUL)
+]
 Cursor = Annotated[str, StringConstraints(pattern=MAPPINGS_CURSOR)]
 Seed = Annotated[Whole, Field(ge=0, le=MAX_WHOLE)]
 Nanoseconds = Annotated[Number, Field(ge=0, le=1e9)]
@@ -117,6 +123,28 @@ class About(Strict):
         description="Whose limits hold: a profile by name, or an object with the fields of one "
         "(/v1/profiles lists both)",
     )
+    suits: list[SuitName] = Field(
+        default=[], max_length=100,
+        description="What suits the device is to hold as well: ids of such rules, `all`, or a text "
+        "such as `all,-suits-whole-warps`",
+    )  # fmt: skip
+    sequential_fusion: Flag = Field(
+        default=True, description="Of two sequential maps in a perfect run one is fused"
+    )
+    replicate_private: Flag = Field(
+        default=False,
+        description="What writes private memory alone may be run by every work-item",
+    )
+    free_grid: Flag = Field(
+        default=False,
+        description="Admit launches that the paper's rules (4) to (6) exclude though they run "
+        "right",
+    )
+    where: list[Expression] = Field(
+        default=[], max_length=MAX_WHERE,
+        description="Constraints of your own over parameters, `code(MAP)` and "
+        "`local_size(KERNEL, 0)`: `kappa * sigma <= 32`, `code(row) in [W0, W1]`",
+    )  # fmt: skip
     time_limit_s: Number | None = Field(
         default=None, gt=0, le=86_400, description="For solving; the service has a bound of its own"
     )
@@ -394,6 +422,11 @@ class Verdict(OfVariant):
 
     valid: bool
     violations: list[ViolationDocument]
+    preferences: list[ViolationDocument] = Field(
+        default=[],
+        description="What it breaks of rules that keep no wrong program out: it is "
+        "valid all the same",
+    )
     assumed: dict[str, Any]
     nearest: dict[str, Any] | None = None
     conflict: dict[str, Any] | None = None

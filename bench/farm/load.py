@@ -119,7 +119,7 @@ class Injector:
             board_id = boards[number % len(boards)]
             new = NewRun(
                 board_id, self._label, OWNER, {}, budget_candidates=each,
-                most_open=1_000_000, most_candidates=10**9,
+                most_open=1_000_000, most_candidates=10**9, most_bytes=2**50,
             )  # fmt: skip
             for _ in range(_RUNS):
                 run = self.farm.runs.create(new).value

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from db.farm.checking import checked_hash, checked_text
 from db.farm.errors import absent
+from db.farm.owners import ROW_BYTES, Owner, add_bytes_within
 from db.farm.records import Artifact
 from db.farm.rows import artifact_of
 from db.farm.run_records import ArtifactContent
@@ -41,11 +42,15 @@ class Artifacts:
         self._transactions = transactions
         self._now = now
 
-    def put(self, content: ArtifactContent) -> Artifact:
-        """Store bytes unless they are there; ``LimitError`` beyond 256 MiB."""
+    def put(self, content: ArtifactContent, owner: Owner | None = None) -> Artifact:
+        """Store bytes unless they are there; ``LimitError`` beyond 256 MiB, ``ConflictError``
+        where the owner has no room for them."""
         name = check_content(content)
+        principal = None if owner is None else owner.principal
         with self._transactions.write() as session:
-            put_artifact(session, content, name, self._now())
+            n_bytes = put_artifact(session, content, name, principal, self._now())
+            if n_bytes and owner is not None:
+                add_bytes_within(session, owner, n_bytes)
             return artifact_of(session.get_one(ArtifactRow, name))
 
     def find(self, name: str) -> Artifact | None:
@@ -123,14 +128,18 @@ def check_content(content: ArtifactContent) -> str:
     return bytes_hash(content.data)
 
 
-def put_artifact(session: Session, content: ArtifactContent, name: str, now: datetime) -> None:
-    """Store bytes unless they are there; if they are, say that they are still wanted."""
+def put_artifact(
+    session: Session, content: ArtifactContent, name: str, principal: str | None, now: datetime
+) -> int:
+    """Store bytes unless they are there; if they are, say that they are still wanted. What they
+    count for the owner that they are stored for."""
     row = {
         "hash": name,
         "size": len(content.data),
         "media_type": content.media_type,
         "created_at": now,
         "touched_at": now,
+        "principal": principal,
     }
     if not insert_if_absent(session, ArtifactRow, row):
         # Pruning looks at this once more after it has waited for us.
@@ -138,10 +147,11 @@ def put_artifact(session: Session, content: ArtifactContent, name: str, now: dat
             update(ArtifactRow).where(ArtifactRow.hash == name).values(touched_at=now),
             execution_options={"synchronize_session": False},
         )
-        return
+        return 0
     for number, start in enumerate(range(0, len(content.data), CHUNK_BYTES)):
         data = content.data[start : start + CHUNK_BYTES]
         session.execute(NEW_CHUNK, {"hash": name, "number": number, "data": data})
+    return len(content.data) + ROW_BYTES
 
 
 def missing_artifacts(session: Session, names: set[str]) -> set[str]:

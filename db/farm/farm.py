@@ -15,6 +15,7 @@ from db.engine import LOST, address_of, open_engine
 from db.farm.artifacts import Artifacts
 from db.farm.boards import Boards
 from db.farm.catalogue import Catalogue
+from db.farm.documents import Documents
 from db.farm.events import Events
 from db.farm.fronts import Fronts
 from db.farm.idempotency import Idempotency
@@ -22,6 +23,7 @@ from db.farm.jobs import Jobs
 from db.farm.measurements import Measurements
 from db.farm.notices import BoardNotices
 from db.farm.overviews import Overviews
+from db.farm.owners import Owners
 from db.farm.presence import Presence
 from db.farm.results import Results
 from db.farm.retention import Retention
@@ -64,6 +66,8 @@ class Farm:
         self.strikes = Strikes(transactions, now)
         self.events = Events(transactions)
         self.artifacts = Artifacts(transactions, now)
+        self.documents = Documents(transactions, now)
+        self.owners = Owners(transactions)
         self.idempotency = Idempotency(transactions, now)
         self.fronts = Fronts(transactions)
         self.measurements = Measurements(transactions)

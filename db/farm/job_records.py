@@ -15,7 +15,8 @@ from db.farm.states import AttemptEnd, JobKind, JobState
 class NewJob:
     """A ``solve`` job that belongs to no run (those of runs are made by the run's own steps).
 
-    Not claimed before ``not_before``; at most ``max_attempts`` claims get to work on it.
+    Not claimed before ``not_before``; at most ``max_attempts`` claims get to work on it. Its owner
+    has ``most_bytes`` stored at most with it; None for no bound.
     """
 
     payload: Mapping[str, Any]
@@ -23,6 +24,7 @@ class NewJob:
     priority: int = 0
     not_before: datetime | None = None
     max_attempts: int = 3
+    most_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

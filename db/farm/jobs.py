@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, literal, select, update
 from sqlalchemy.orm import Session
 
+from db.canonical import canonical_json
 from db.farm.checking import (
     MAX_PAYLOAD_BYTES,
     checked_integer,
@@ -60,6 +61,7 @@ from db.farm.lifecycle import (
     settle,
     spent_budget,
 )
+from db.farm.owners import ROW_BYTES, Owner, add_bytes, add_bytes_within
 from db.farm.records import IdempotencyKey
 from db.farm.rows import attempt_of, job_of
 from db.farm.run_records import Accepted
@@ -113,7 +115,8 @@ class Jobs:
         """Queue a ``solve`` job, once for each idempotency key.
 
         ``respond`` makes the response that is kept with the key from the new job; it must be
-        quick and pure. Raises ``InputError``, ``LimitError``, ``IdempotencyKeyReused``.
+        quick and pure. Raises ``InputError``, ``LimitError``, ``IdempotencyKeyReused``, and
+        ``ConflictError`` where its owner has no room for it.
         """
         checked_json("payload", new.payload, MAX_PAYLOAD_BYTES)
         checked_text("principal", new.principal)
@@ -134,6 +137,11 @@ class Jobs:
                 not_before=new.not_before or now,
             )
             session.execute(insert(JobRow).values(values))
+            n_bytes = len(canonical_json(new.payload)) + ROW_BYTES
+            if new.most_bytes is None:
+                add_bytes(session, new.principal, n_bytes)
+            else:
+                add_bytes_within(session, Owner(new.principal, new.most_bytes), n_bytes)
             return job_of(session.get_one(JobRow, values["id"]))
 
         with self._transactions.write() as session:
@@ -264,8 +272,9 @@ class Jobs:
     ) -> Claim | None:
         """Lease the first job of these kinds (``propose``, ``solve``), or the one named.
 
-        Whoever has none under way is first; with ``one_each`` nobody gets a second one. None if
-        there is none, or the one named is not to be had (any more).
+        Whoever has none under way is first; with ``one_each`` nobody gets a second one, but that
+        two claims at the same moment do not see each other on PostgreSQL. None if there is none, or
+        the one named is not to be had (any more).
         """
         if not kinds or not _WORK.issuperset(kinds):
             allowed = ", ".join(sorted(_WORK))
@@ -396,8 +405,8 @@ class Jobs:
             job, run = held.job, held.run
             if held.repeat:
                 return job_of(job)
-            held_s = self._held_seconds.ended(job.id, job.attempt)
-            charge_lease(session, job, held.claimed_at, now, held_s, goes_on=True)
+            held_s = self._held_seconds.ended(job, held.claimed_at, now)
+            charge_lease(session, job, held_s, now, charged=held.charged, goes_on=True)
             end_attempt(session, job, AttemptEnd.FAILED, now, reason)
             ending = run is not None and _is_ending(run.state)
             if ending:
@@ -433,8 +442,8 @@ class Jobs:
                 )
             if job.state == JobState.LEASED:
                 attempt = session.get_one(JobAttemptRow, (job.id, job.attempt))
-                held_s = self._held_seconds.ended(job.id, job.attempt)
-                charge_lease(session, job, attempt.claimed_at, now, held_s)
+                held_s = self._held_seconds.ended(job, attempt.claimed_at, now)
+                charge_lease(session, job, held_s, now, charged=attempt.charged)
                 end_attempt(session, job, AttemptEnd.CANCELLED, now, "the job was cancelled")
             job.lease_hash = None
             end_job(session, job, JobState.CANCELLED, now)

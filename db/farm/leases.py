@@ -56,7 +56,14 @@ _LOCK_RUN_OF_JOB = (
     .with_for_update(key_share=True, of=RunRow)
 ).execution_options(populate_existing=True)
 _LOCK_HELD = (
-    select(JobRow, JobAttemptRow.claimed_at, JobAttemptRow.ending, DeviceRow.name, DeviceRow.facts)
+    select(
+        JobRow,
+        JobAttemptRow.claimed_at,
+        JobAttemptRow.ending,
+        JobAttemptRow.charged,
+        DeviceRow.name,
+        DeviceRow.facts,
+    )
     .outerjoin(
         JobAttemptRow,
         (JobAttemptRow.job_id == JobRow.id) & (JobAttemptRow.attempt == bindparam("number")),
@@ -275,13 +282,15 @@ def _retire(session: Session, job: JobRow, runs: dict[str, RunRow], now: datetim
 class Held:
     """A job with its newest attempt, as its holder ends it; all of it is locked.
 
-    ``repeat``: the attempt was ended by its own holder before. ``device`` has the name and the
-    facts of the device of the job's study, where it has one.
+    ``repeat``: the attempt was ended by its own holder before. ``charged``: turns that it has paid
+    (:mod:`db.farm.turns`). ``device`` has the name and the facts of the device of the job's study,
+    where it has one.
     """
 
     job: JobRow
     run: RunRow | None
     claimed_at: datetime
+    charged: int | None
     repeat: bool
     device: DeviceState | None
 
@@ -299,10 +308,10 @@ def held_job(session: Session, lease: Lease, board_id: str | None = None) -> Hel
     found = session.execute(_LOCK_HELD, held).one_or_none()
     if found is None or (board_id is not None and found[0].board_id != board_id):
         raise absent("job", lease.job_id)
-    job, claimed_at, ending, name, facts = found
+    job, claimed_at, ending, charged, name, facts = found
     require_newest(job, lease)
     device = None if name is None else DeviceState(name, facts)
-    return Held(job, run, claimed_at, ending in _TAKEN_BACK, device)
+    return Held(job, run, claimed_at, charged, ending in _TAKEN_BACK, device)
 
 
 def require_newest(job: JobRow, lease: Lease) -> None:

@@ -309,7 +309,7 @@ def add_propose_job(session: Session, run: RunRow, now: datetime) -> str:
             now,
             run_id=run.id,
             principal=run.principal,
-            rank=next_proposal_rank(session, run.priority, run.principal, run.id, now),
+            rank=next_proposal_rank(session, run.priority, run.principal, now),
             payload={"run": run.id},
             held=run.state == RunState.PAUSED,
         ),

@@ -25,12 +25,13 @@ from db.farm.checking import (
 from db.farm.identifiers import JOB_PREFIX, new_identifiers
 from db.farm.lifecycle import job_values
 from db.farm.notices import notify_boards
+from db.farm.owners import ROW_BYTES
 from db.farm.run_records import DeviceState, Proposal, ProposedCandidate, StudySpec
 from db.farm.states import JobKind, RunState
 from db.farm.tables import JobRow, RunArtifactRow, RunRow, RunStudyRow
 from db.farm.turns import next_ranks
 from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
-from db.transactions import insert_all_absent, insert_if_absent, inserted_key
+from db.transactions import insert_all_absent, insert_if_absent, inserted_key, inserted_keys
 from mapper.errors import InputError, LimitError, Problem, StoreError
 
 MAX_CANDIDATES = 500
@@ -106,8 +107,11 @@ def _check_candidate(
         checked_hash(f"{path}/artifacts", name)
 
 
-def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now: datetime) -> int:
-    """Store it for a run whose row is locked; how many ``measure`` jobs were added.
+def store_proposal(
+    session: Session, run: RunRow, checked: CheckedProposal, now: datetime
+) -> tuple[int, int]:
+    """Store it for a run whose row is locked; how many ``measure`` jobs were added, and what its
+    artifacts and programs count for the run's owner (:mod:`db.farm.owners`).
 
     ``InputError`` if a job refers to an artifact that is not there.
     """
@@ -115,8 +119,9 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
     # proposals at once never wait for each other in a circle.
     proposal = checked.proposal
     contents = zip(checked.artifact_hashes, proposal.artifacts, strict=True)
+    n_bytes = 0
     for name, content in sorted(contents, key=lambda pair: pair[0]):
-        put_artifact(session, content, name, now)
+        n_bytes += put_artifact(session, content, name, run.principal, now)
     wanted = {name for candidate in proposal.candidates for name in candidate.artifacts}
     missing = missing_artifacts(session, wanted.difference(checked.artifact_hashes))
     if missing:
@@ -128,10 +133,18 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
     )
     device_id = _device(session, proposal.device)
     programs = {
-        program_hash: {"hash": program_hash, "schema": study.program_schema, "json_text": text}
+        program_hash: {
+            "hash": program_hash,
+            "schema": study.program_schema,
+            "json_text": text,
+            "principal": run.principal,
+            "touched_at": now,
+        }
         for study, (program_hash, text) in zip(proposal.studies, checked.programs, strict=True)
     }
-    insert_all_absent(session, ProgramRow, [programs[name] for name in sorted(programs)])
+    rows = [programs[name] for name in sorted(programs)]
+    for name in inserted_keys(session, ProgramRow, rows):
+        n_bytes += len(str(programs[name]["json_text"])) + ROW_BYTES
     studies = [
         _study(session, run, study, program_hash, device_id, now)
         for study, (program_hash, _) in zip(proposal.studies, checked.programs, strict=True)
@@ -153,7 +166,7 @@ def store_proposal(session: Session, run: RunRow, checked: CheckedProposal, now:
     )
     if added:
         notify_boards(session, run)
-    return added
+    return added, n_bytes
 
 
 def other_device_study(

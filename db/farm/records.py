@@ -151,3 +151,4 @@ class Pruned:
     tokens: int = 0
     jobs: int = 0
     artifacts: int = 0
+    programs: int = 0

@@ -9,12 +9,14 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from db.canonical import canonical_json
 from db.codecs import encode_outcome
 from db.farm.checking import MAX_FACTS_BYTES, MAX_PAYLOAD_BYTES, checked_json, checked_time
 from db.farm.errors import ConflictError
 from db.farm.job_records import Finished, Lease
 from db.farm.leases import Held, held_job
 from db.farm.lifecycle import add_event, finish_job, set_state, settle, tried
+from db.farm.owners import add_bytes
 from db.farm.plausible import require_possible
 from db.farm.proposals import check_proposal, other_device_study, store_proposal
 from db.farm.rows import job_of, run_of
@@ -57,6 +59,7 @@ class Results:
                 return _finished(job, run, now, repeated=True)
             job.result = result
             self._finish(session, held, now)
+            add_bytes(session, job.principal, len(canonical_json(result)))
             return _finished(job, run, now, stored=True)
 
     def finish_propose(self, lease: Lease, proposal: Proposal) -> Finished:
@@ -73,12 +76,14 @@ class Results:
             job, run = held.job, _of_run(held.run)
             if held.repeat:
                 return _finished(job, run, now, repeated=True)
-            added = store_proposal(session, run, checked, now)
+            added, n_bytes = store_proposal(session, run, checked, now)
             run.proposed += added
             run.exhausted = run.exhausted or proposal.exhausted
             run.strategy_state = proposal.strategy_state
             run.started_at = run.started_at or now
             self._finish(session, held, now)
+            if n_bytes:
+                add_bytes(session, run.principal, n_bytes)
             if not added and not run.exhausted:
                 run.exhausted = not _measures_open(session, run.id)
             payload = {
@@ -165,8 +170,8 @@ class Results:
 
     def _finish(self, session: Session, held: Held, now: datetime) -> None:
         """End the job, at its owner's expense."""
-        held_s = self._held_seconds.ended(held.job.id, held.job.attempt)
-        charge_lease(session, held.job, held.claimed_at, now, held_s)
+        held_s = self._held_seconds.ended(held.job, held.claimed_at, now)
+        charge_lease(session, held.job, held_s, now, charged=held.charged)
         finish_job(session, held.job, now)
 
 

@@ -1,22 +1,26 @@
 """What is dropped with time, so that the database does not grow without bound.
 
-Programs, devices, studies, candidates, measurements, boards and runs are kept for good: every
-candidate stays reproducible from its row, and every figure stays explained.
+Devices, studies, candidates, measurements, boards and runs are kept for good, and programs that
+these refer to: every candidate stays reproducible from its row, and every figure stays explained.
+Owners get back what was counted for them (:mod:`db.farm.owners`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, CursorResult, Select, delete, func, select
+from sqlalchemy import ColumnElement, CursorResult, Select, Text, delete, func, select
+from sqlalchemy import cast as cast_to
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from db.farm.checking import checked_integer, checked_limit, checked_number
 from db.farm.leases import lock_board
 from db.farm.lifecycle import lock_run
+from db.farm.owners import ROW_BYTES, give_back
 from db.farm.records import Pruned
 from db.farm.states import JobState, RunState
 from db.farm.tables import (
@@ -30,7 +34,7 @@ from db.farm.tables import (
     RunRow,
     TokenRow,
 )
-from db.tables import Base
+from db.tables import Base, CandidateRow, ProgramRow, StudyRow
 from db.transactions import Transactions
 
 _ENDED_RUNS = tuple(state for state in RunState if state.ended)
@@ -45,7 +49,8 @@ class RetentionPolicy:
     from the end of a run; with a run's jobs go its claims on artifacts. ``lone_jobs_days`` counts
     from the end of a job that belongs to none: whoever asked has read its answer.
     ``artifacts_days`` counts from the last time that bytes were stored; what a run still refers to
-    stays.
+    stays. ``programs_days`` counts from the last time that a layer or program of an owner was
+    stored or used; what a study or candidate refers to stays.
     """
 
     events_kept: int = 10_000
@@ -55,13 +60,14 @@ class RetentionPolicy:
     jobs_days: float | None = 365.0
     lone_jobs_days: float | None = 2.0
     artifacts_days: float | None = 7.0
+    programs_days: float | None = 90.0
 
     def __post_init__(self) -> None:
         checked_integer("events_kept", self.events_kept, 1)
-        for name in ("events", "idempotency", "credentials", "jobs", "lone_jobs", "artifacts"):
-            days = getattr(self, f"{name}_days")
-            if days is not None:
-                checked_number(f"{name}_days", days, 0.0, 36_500.0)
+        for field in fields(self):
+            days = getattr(self, field.name)
+            if field.name.endswith("_days") and days is not None:
+                checked_number(field.name, days, 0.0, 36_500.0)
 
 
 class Retention:
@@ -72,21 +78,26 @@ class Retention:
         self._now = now
 
     def prune(self, policy: RetentionPolicy, *, limit: int = 200) -> Pruned:
-        """One round, over at most ``limit`` runs, boards, artifacts, and jobs without a run.
+        """One round, over at most ``limit`` runs, boards, artifacts, programs, and jobs without a
+        run.
         Call it until it drops nothing any more, once an hour, say."""
         checked_limit(limit)
         with self._transactions.write() as session:
             now = self._now()
             events = _events_of_boards(session, policy, limit)  # boards are locked before runs
-            return Pruned(
+            freed: Counter[str] = Counter()
+            pruned = Pruned(
                 events=events + _events_of_runs(session, policy, now, limit),
                 idempotency=_idempotency(session, policy, now),
                 enrolments=_enrolments(session, policy, now),
                 tokens=_tokens(session, policy, now),
                 jobs=_jobs_of_runs(session, policy, now, limit)
-                + _lone_jobs(session, policy, now, limit),
-                artifacts=_artifacts(session, policy, now, limit),
+                + _lone_jobs(session, _before(policy.lone_jobs_days, now), limit, freed),
+                artifacts=_artifacts(session, _before(policy.artifacts_days, now), limit, freed),
+                programs=_programs(session, _before(policy.programs_days, now), limit, freed),
             )
+            give_back(session, freed)
+            return pruned
 
 
 def _events_of_runs(session: Session, policy: RetentionPolicy, now: datetime, limit: int) -> int:
@@ -190,27 +201,25 @@ def _jobs_of_runs(session: Session, policy: RetentionPolicy, now: datetime, limi
     return _delete(session, JobRow, JobRow.run_id.in_(runs))
 
 
-def _lone_jobs(session: Session, policy: RetentionPolicy, now: datetime, limit: int) -> int:
-    if policy.lone_jobs_days is None:
+def _lone_jobs(session: Session, before: datetime | None, limit: int, freed: Counter[str]) -> int:
+    if before is None:
         return 0
     ids = session.scalars(
         select(JobRow.id)
-        .where(
-            JobRow.run_id.is_(None),
-            JobRow.state.in_(_ENDED_JOBS),
-            JobRow.ended_at < now - timedelta(days=policy.lone_jobs_days),
-        )
+        .where(JobRow.run_id.is_(None), JobRow.state.in_(_ENDED_JOBS), JobRow.ended_at < before)
+        .order_by(JobRow.id)
         .limit(limit)
     ).all()
     _delete(session, JobAttemptRow, JobAttemptRow.job_id.in_(ids))
-    return _delete(session, JobRow, JobRow.id.in_(ids))
+    asked, answered = (func.length(cast_to(row, Text)) for row in (JobRow.payload, JobRow.result))
+    size = asked + func.coalesce(answered, 0)
+    return _delete_owned(session, JobRow, JobRow.id.in_(ids), size, freed)
 
 
-def _artifacts(session: Session, policy: RetentionPolicy, now: datetime, limit: int) -> int:
+def _artifacts(session: Session, before: datetime | None, limit: int, freed: Counter[str]) -> int:
     """Bytes that no run refers to and nobody has stored lately; their chunks go with them."""
-    if policy.artifacts_days is None:
+    if before is None:
         return 0
-    before = now - timedelta(days=policy.artifacts_days)
     wanted = select(RunArtifactRow.hash).where(RunArtifactRow.hash == ArtifactRow.hash).exists()
     names = session.scalars(
         select(ArtifactRow.hash)
@@ -219,7 +228,54 @@ def _artifacts(session: Session, policy: RetentionPolicy, now: datetime, limit: 
         .limit(limit)
         .with_for_update(skip_locked=True)
     ).all()
-    return _delete(session, ArtifactRow, ArtifactRow.hash.in_(names))
+    which = ArtifactRow.hash.in_(names)
+    return _delete_owned(session, ArtifactRow, which, ArtifactRow.size, freed)
+
+
+def _programs(session: Session, before: datetime | None, limit: int, freed: Counter[str]) -> int:
+    """Documents of owners that nothing refers to and nobody has used lately."""
+    if before is None:
+        return 0
+    wanted = (
+        select(StudyRow.id).where(StudyRow.program_hash == ProgramRow.hash).exists()
+        | select(CandidateRow.id).where(CandidateRow.program_hash == ProgramRow.hash).exists()
+    )
+    unused = (ProgramRow.principal.is_not(None), ProgramRow.touched_at < before, ~wanted)
+    names = session.scalars(
+        select(ProgramRow.hash)
+        .where(*unused)
+        .order_by(ProgramRow.hash)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    ).all()
+    # Looked at once more: what came to refer to it before it was locked is seen only now.
+    which = ProgramRow.hash.in_(names) & ~wanted
+    size = func.length(ProgramRow.json_text)
+    return _delete_owned(session, ProgramRow, which, size, freed)
+
+
+def _before(days: float | None, now: datetime) -> datetime | None:
+    """The time up to which things are dropped; None where they are kept for ever."""
+    return None if days is None else now - timedelta(days=days)
+
+
+def _delete_owned(
+    session: Session,
+    table: type[JobRow | ArtifactRow | ProgramRow],
+    which: ColumnElement[bool],
+    size: ColumnElement[int] | InstrumentedAttribute[int],
+    freed: Counter[str],
+) -> int:
+    """Delete rows; ``freed`` grows by what each of them counted for its owner. Whoever deletes a
+    row gives it back, where two prune at once."""
+    gone = session.execute(
+        delete(table).where(which).returning(table.principal, size),
+        execution_options={"synchronize_session": False},
+    ).all()
+    for owner, n_bytes in gone:
+        if owner is not None:
+            freed[owner] += n_bytes + ROW_BYTES
+    return len(gone)
 
 
 def _delete(session: Session, table: type[Base], *which: ColumnElement[bool]) -> int:

@@ -25,8 +25,9 @@ class NewRun:
     Candidates are made for ``board_id``. ``stand_ins`` are boards of the same profile that
     measure them too, whenever they have nothing of their own to do.
 
-    ``principal``, the token that asks, has ``most_open`` runs that have not ended and
-    ``most_candidates`` in all its stored runs at most.
+    ``principal``, the token that asks, has ``most_open`` runs that have not ended,
+    ``most_candidates`` in all its stored runs, and ``most_bytes`` stored (:mod:`db.farm.owners`)
+    at most.
     """
 
     board_id: str
@@ -40,6 +41,7 @@ class NewRun:
     stand_ins: tuple[str, ...] = ()
     most_open: int = field(kw_only=True)
     most_candidates: int = field(kw_only=True)
+    most_bytes: int = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

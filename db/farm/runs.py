@@ -8,6 +8,7 @@ from datetime import datetime
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
+from db.canonical import canonical_json
 from db.codecs import decode_outcome
 from db.farm.checking import (
     MAX_REQUEST_BYTES,
@@ -31,6 +32,7 @@ from db.farm.lifecycle import (
     set_state,
     settle,
 )
+from db.farm.owners import ROW_BYTES, Owner, add_bytes_within
 from db.farm.paging import before
 from db.farm.records import IdempotencyKey, Keyset
 from db.farm.rows import run_of
@@ -45,7 +47,7 @@ from db.farm.run_records import (
     RunHistory,
 )
 from db.farm.states import BoardState, EventKind, JobKind, JobState, RunState
-from db.farm.tables import BoardRow, JobRow, RunBoardRow, RunRow, RunStudyRow, StruckRow
+from db.farm.tables import BoardRow, JobRow, OwnerRow, RunBoardRow, RunRow, RunStudyRow, StruckRow
 from db.tables import DeviceRow, MeasurementRow, StudyRow
 from db.transactions import Transactions
 from mapper.errors import InputError, LimitError, Problem
@@ -111,6 +113,8 @@ class Runs:
             job_id = add_propose_job(session, run, now)
             payload = {"label": run.label, "board": run.board_id, "job": job_id}
             add_event(session, now, EventKind.RUN_CREATED, payload, run_id=run_id)
+            n_bytes = len(canonical_json(dict(new.request))) + ROW_BYTES
+            add_bytes_within(session, Owner(new.principal, new.most_bytes), n_bytes)
             return run_of(run, now)
 
         with self._transactions.write() as session:
@@ -185,22 +189,32 @@ class Runs:
                 settle(session, run, now)
             return run_of(run, now)
 
-    def end_beyond(self, most_candidates: int) -> tuple[str, ...]:
-        """Finish the open runs of each token whose runs have proposed more; which these were."""
+    def end_beyond(self, most_candidates: int, most_bytes: int) -> tuple[str, ...]:
+        """Finish the open runs of each token whose runs have proposed more, or that has more
+        stored; which these were."""
+        greedy = (
+            select(RunRow.principal)
+            .group_by(RunRow.principal)
+            .having(func.sum(RunRow.proposed) > most_candidates)
+        )
+        full = select(OwnerRow.principal).where(OwnerRow.stored_bytes > most_bytes)
         with self._transactions.write() as session:
             now = self._now()
-            greedy = (
-                select(RunRow.principal)
-                .group_by(RunRow.principal)
-                .having(func.sum(RunRow.proposed) > most_candidates)
-            )
-            found = session.scalars(
-                select(RunRow.id).where(RunRow.principal.in_(greedy), RunRow.state.in_(_OPEN))
-            ).all()
-            runs = lock_runs(session, found)
-            for run in runs.values():
-                end_run(session, run, RunState.FINISHED, now, "candidates of its owner")
-            return tuple(runs)
+            reasons: dict[str, str] = {}
+            for owners, reason in (
+                (full, "bytes of its owner"),
+                (greedy, "candidates of its owner"),
+            ):
+                found = select(RunRow.id).where(
+                    RunRow.principal.in_(owners), RunRow.state.in_(_OPEN)
+                )
+                reasons |= dict.fromkeys(session.scalars(found), reason)
+            runs = lock_runs(session, reasons)
+            # One may have ended before it was locked.
+            ended = [run for run in runs.values() if run.state in _OPEN]
+            for run in ended:
+                end_run(session, run, RunState.FINISHED, now, reasons[run.id])
+            return tuple(run.id for run in ended)
 
     def fail(self, run_id: str, reason: str) -> Run:
         """End a run that cannot go on, with a reason for people."""

@@ -240,8 +240,24 @@ class JobRow(Base):
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
+class OwnerRow(Base):
+    """What is on record of whoever makes runs and jobs, by the public part of the token.
+
+    ``owed_turns`` are what proposals cost (:mod:`db.farm.turns`), as of ``owed_at``;
+    ``stored_bytes`` what is there for the owner (:mod:`db.farm.owners`).
+    """
+
+    __tablename__ = "owners"
+
+    principal: Mapped[str] = mapped_column(Text, primary_key=True)
+    owed_turns: Mapped[int] = mapped_column(Integer)
+    owed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    stored_bytes: Mapped[int] = mapped_column(BigInteger)
+
+
 class JobAttemptRow(Base):
-    """One claim of a job, kept with how it ended."""
+    """One claim of a job, kept with how it ended. ``charged``: turns that were paid for it when
+    its lease ran out, None where that never was."""
 
     __tablename__ = "job_attempts"
     __table_args__ = (CheckConstraint(_one_of("ending", AttemptEnd), name="ending"),)
@@ -253,6 +269,7 @@ class JobAttemptRow(Base):
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ending: Mapped[str | None] = mapped_column(Word)
     reason: Mapped[str] = mapped_column(Text)
+    charged: Mapped[int | None] = mapped_column(Integer)
 
 
 class EventRow(Base):
@@ -276,7 +293,8 @@ class EventRow(Base):
 
 
 class ArtifactRow(Base):
-    """Bytes by their SHA-256; the bytes are in ``artifact_chunks``."""
+    """Bytes by their SHA-256; the bytes are in ``artifact_chunks``. ``principal`` is for whom they
+    were stored first, None for nobody."""
 
     __tablename__ = "artifacts"
 
@@ -285,6 +303,7 @@ class ArtifactRow(Base):
     media_type: Mapped[str] = mapped_column(String(128))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     touched_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    principal: Mapped[str | None] = mapped_column(Text)
 
 
 class ArtifactChunkRow(Base):

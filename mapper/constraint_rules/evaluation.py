@@ -5,13 +5,11 @@ No solver is involved: what a solver answers is checked with :func:`evaluate`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from mapper.ast_model.nodes import Relation
 from mapper.constraint_rules.predicate import (
-    FALSE,
-    TRUE,
     And,
     Assignment,
     CodeVariable,
@@ -32,19 +30,9 @@ from mapper.constraint_rules.predicate import (
     Sum,
     Truth,
     Variable,
-    add,
-    all_of,
-    any_of,
-    compare,
     floor_div_total,
-    floor_divide,
-    maximum,
     modulo_total,
-    multiply,
-    negate,
     related,
-    remainder,
-    select,
 )
 from mapper.errors import InputError
 
@@ -257,66 +245,6 @@ def modulo_bounds(top: Interval, bottom: Interval) -> Interval:
         # The remainder may be the dividend itself.
         low, high = min(low, top[0]), max(high, top[1])
     return low, max(low, high)
-
-
-def bind(predicate: Predicate, assignment: Assignment) -> Predicate:
-    """The predicate with known variables replaced by their values and folded."""
-    match predicate:
-        case Member(variable, values):
-            value = assignment.get(variable)
-            return predicate if value is None else Truth(value in values)
-        case And(parts):
-            return all_of(*_bound_until(parts, assignment, FALSE))
-        case Or(parts):
-            return any_of(*_bound_until(parts, assignment, TRUE))
-        case Not(part):
-            return negate(bind(part, assignment))
-        case Compare(relation, left, right):
-            return compare(relation, bind_term(left, assignment), bind_term(right, assignment))
-        case Truth():
-            return predicate
-        case _:
-            assert_never(predicate)
-
-
-def _bound_until(
-    parts: tuple[Predicate, ...], assignment: Assignment, decisive: Truth
-) -> Iterator[Predicate]:
-    for part in parts:
-        bound = bind(part, assignment)
-        yield bound
-        if bound == decisive:
-            return
-
-
-def bind_term(term: IntTerm, assignment: Assignment) -> IntTerm:
-    """The term with known variables replaced by their values and folded."""
-    match term:
-        case IntConst():
-            return term
-        case CodeVariable() | ParameterVariable() | LocalSizeVariable():
-            value = assignment.get(term)
-            return term if value is None else IntConst(value)
-        case Sum(terms):
-            return add(*(bind_term(part, assignment) for part in terms))
-        case Product(factors):
-            return multiply(*(bind_term(factor, assignment) for factor in factors))
-        case FloorDiv(numerator, denominator):
-            return floor_divide(
-                bind_term(numerator, assignment), bind_term(denominator, assignment)
-            )
-        case Modulo(numerator, denominator):
-            return remainder(bind_term(numerator, assignment), bind_term(denominator, assignment))
-        case Select(condition, then, otherwise):
-            return select(
-                bind(condition, assignment),
-                bind_term(then, assignment),
-                bind_term(otherwise, assignment),
-            )
-        case Maximum(terms):
-            return maximum(*(bind_term(part, assignment) for part in terms))
-        case _:
-            assert_never(term)
 
 
 def is_linear(term: IntTerm) -> bool:

@@ -46,6 +46,8 @@ class Provenance:
 
 PARALLEL_MAPPING = "Mapping Parallelism in a Functional IR through Constraint Satisfaction (CC'22)"
 NESTMAP = "nestmap, missing in the paper"
+#: The rule of the one constraint that says how well a user's own preferences are met.
+SCORE = "preference"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from ortools.sat.python import cp_model
 
 from mapper.ast_model.index_expr import Expr
 from mapper.ast_model.nodes import Program
-from mapper.constraint_rules.evaluation import bind, bind_term
 from mapper.constraint_rules.predicate import (
     IntTerm,
     ParameterVariable,
@@ -28,6 +27,7 @@ from mapper.constraint_rules.predicate import (
     multiply,
     term_of,
 )
+from mapper.constraint_rules.rewriting import bind, bind_term
 from mapper.cost.analytic import (
     MOST_RESIDENT,
     REGISTER_BYTES,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.resources import files
 from typing import Any, cast
 
-from mapper.device_profile import VECTOR_WIDTHS, DeviceProfile
+from mapper.cpu_targets import vector_bits, vector_registers, vector_widths
+from mapper.device_profile import LOCAL_MEMORIES, VECTOR_WIDTHS, DeviceProfile
 from mapper.errors import DeviceError, InputError, Problem
 
 _SUFFIX = ".toml"
@@ -23,10 +24,12 @@ _SHAPES = ("max_work_item_sizes", "vector_widths")
 _REQUIRED = ("name", "source", "max_work_item_sizes", *_COUNTS)
 _FLAGS = ("half_precision", "half_storage")
 #: Counts that a device need not have; null is none.
-_OPTIONAL_COUNTS = ("kernel_private_bytes",)
+_OPTIONAL_COUNTS = ("kernel_private_bytes", "lanes", "vector_registers", "vector_bytes")
 #: Texts that may be empty, and are not there in profiles from before.
 _OPTIONAL_TEXTS = ("target",)
-_OPTIONAL = ("vector_widths", *_OPTIONAL_COUNTS, *_FLAGS, *_OPTIONAL_TEXTS)
+#: Texts that are one of a few.
+_CHOICES = {"local_memory": LOCAL_MEMORIES}
+_OPTIONAL = ("vector_widths", *_OPTIONAL_COUNTS, *_FLAGS, *_OPTIONAL_TEXTS, *_CHOICES)
 #: LLVM's names of targets are shorter.
 _MOST_CHARACTERS = 100
 
@@ -91,7 +94,26 @@ def _profile(fields: dict[str, Any]) -> DeviceProfile:
     fields["max_work_item_sizes"] = tuple(fields["max_work_item_sizes"])
     if "vector_widths" in fields:
         fields["vector_widths"] = tuple(fields["vector_widths"])
-    return DeviceProfile(**fields)
+    return with_registers(DeviceProfile(**fields))
+
+
+def with_registers(profile: DeviceProfile) -> DeviceProfile:
+    """A processor's profile with the vector registers of its target, where it states none.
+
+    :mod:`mapper.cpu_targets` knows those; profiles from before have no such fields, and those
+    without a target the registers of their widest vector. OpenCL's local memory is ordinary memory
+    of a processor, which executes work-items one after the other.
+    """
+    if not profile.is_processor or profile.vector_registers is not None:
+        return profile
+    bits = vector_bits(profile.target) or 32 * max(profile.vector_widths)
+    return replace(
+        profile,
+        lanes=profile.lanes or 1,
+        vector_registers=vector_registers(vector_widths(bits)),
+        vector_bytes=profile.vector_bytes or bits // 8,
+        local_memory=profile.local_memory or "ordinary",
+    )
 
 
 def _problems(path: str, name: str, fields: dict[str, Any]) -> list[Problem]:
@@ -125,6 +147,8 @@ def _acceptable(field: str, value: object) -> bool:
         return len(items) == 3 and all(_is_count(item) for item in items)
     if field in _FLAGS:
         return isinstance(value, bool)
+    if field in _CHOICES:
+        return value in _CHOICES[field]
     if field in _OPTIONAL_TEXTS:
         return isinstance(value, str) and len(value) <= _MOST_CHARACTERS
     return isinstance(value, str) and bool(value)
@@ -144,6 +168,8 @@ def _allowed(field: str) -> str:
         return "three positive integers"
     if field == "vector_widths":
         return "a list of " + ", ".join(str(width) for width in VECTOR_WIDTHS)
+    if field in _CHOICES:
+        return ", ".join(choice or "nothing" for choice in _CHOICES[field])
     if field in _OPTIONAL_TEXTS:
         return f"a text of at most {_MOST_CHARACTERS} characters"
     return "true or false" if field in _FLAGS else "a text that is not empty"

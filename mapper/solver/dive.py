@@ -14,7 +14,7 @@ from random import Random
 
 from ortools.sat.python import cp_model
 
-from mapper.constraint_rules.evaluation import bind, evaluate_partial
+from mapper.constraint_rules.evaluation import evaluate_partial
 from mapper.constraint_rules.predicate import (
     Assignment,
     Member,
@@ -24,6 +24,7 @@ from mapper.constraint_rules.predicate import (
     Variable,
     variables,
 )
+from mapper.constraint_rules.rewriting import bind
 from mapper.errors import LimitError, UnsatisfiableError
 from mapper.solver.bounded_solve import solve_within
 from mapper.solver.enumeration import enumerate_assignments

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from mapper.constraint_rules.evaluation import bind, evaluate, evaluate_partial
+from mapper.constraint_rules.evaluation import evaluate, evaluate_partial
 from mapper.constraint_rules.predicate import TRUE, CodeVariable, Variable
+from mapper.constraint_rules.preferences import PREFERENCES
+from mapper.constraint_rules.rewriting import bind
+from mapper.constraint_rules.rule import SCORE
 from mapper.errors import LimitError, Problem
 from mapper.solver.bounded_solve import solve_within
 from mapper.solver.conflict_parts import (
@@ -34,7 +37,7 @@ from mapper.solver.space import Domain, Space
 # Without its domain a tuning parameter or local size is any whole number from 1 to this.
 WIDEST_NUMBER = 4096
 # Rules that keep no wrong program out are the first to be left out of a conflict.
-_PREFERENCES = frozenset({"sequential-fusion", "no-idle-threads", "preference"})
+_PREFERENCES = PREFERENCES | {SCORE}
 # Of constraints that restrictions refute by themselves so many are compared.
 _REFUTED_COMPARED = 16
 # One test takes at most this share of the time that is left.

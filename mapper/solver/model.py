@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from mapper.constraint_rules.evaluation import bind
 from mapper.constraint_rules.predicate import Assignment, Predicate, Variable, variables
+from mapper.constraint_rules.rewriting import bind
 from mapper.errors import InputError, Problem
 from mapper.solver.factored.narrowing import is_suited, without_forbidden
 from mapper.solver.lowering import Lowering

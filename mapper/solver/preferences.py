@@ -22,7 +22,7 @@ from mapper.constraint_rules.predicate import (
     compare,
     select,
 )
-from mapper.constraint_rules.rule import NESTMAP, Constraint, Provenance
+from mapper.constraint_rules.rule import NESTMAP, SCORE, Constraint, Provenance
 from mapper.errors import LimitError, Problem
 from mapper.solver.bounded_solve import solve_within
 from mapper.solver.limits import SolveLimits, Watch
@@ -91,8 +91,8 @@ def levels(
 def _with_score(space: Space, restrictions: Restrictions, relation: Relation, score: int) -> Space:
     predicate: Predicate = compare(relation, _score_term(space, restrictions), score)
     constraint = Constraint(
-        "preference",
-        "preference",
+        SCORE,
+        SCORE,
         (),
         predicate,
         _PROVENANCE,

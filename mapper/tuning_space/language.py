@@ -8,6 +8,7 @@ should show. Time and depth are bounded by the text: :data:`MAX_CHARACTERS`, :da
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import NoReturn
 
 from mapper.errors import InputError, Problem
@@ -46,7 +47,7 @@ _TOKEN = re.compile(
     r"""[ \t\r\n]*+(?:
         (?P<number>[0-9][0-9_]*+(?![.\w]))
       | (?P<word>[A-Za-z_][A-Za-z0-9_]*+(?!['"]))
-      | (?P<operator>//|\*\*|<=|>=|==|!=|(?!<>)[-+*/%<>(),\[\]](?!=))
+      | (?P<operator>//|\*\*|<=|>=|==|!=|(?!<>)[-+*/%<>](?!=)|[(),\[\]])
       | (?P<text>'[^'\\\n]*+'|"[^"\\\n]*+")
       | (?P<end>\Z)
     )""",
@@ -78,14 +79,29 @@ _OPERAND = "a number, a parameter, a text, true, false, (, -, not, min, max, abs
 _AFTER_OPERAND = "+ - * / // % **, == != < <= > >=, in, not in, and, or, if … else"
 
 
-def parse_expression(text: str) -> Expression:
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Words of a place where more than parameters can be named.
+
+    ``references`` stand before parentheses with names in them, and what they name together is one
+    name: ``code(row)``. ``labels`` are texts that need no quotes.
+    """
+
+    references: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
+
+
+_PARAMETERS_ONLY = Vocabulary()
+
+
+def parse_expression(text: str, vocabulary: Vocabulary = _PARAMETERS_ONLY) -> Expression:
     """The expression of a text; InputError names the column, what stands and what may."""
     if len(text) > MAX_CHARACTERS:
         raise InputError(
             Problem("", "the expression is too long", f"{len(text)} characters",
                     f"{MAX_CHARACTERS} characters", "several constraints: all must hold")
         )  # fmt: skip
-    return _Parser(text).whole()
+    return _Parser(text, vocabulary).whole()
 
 
 def place(text: str, at: int) -> str:
@@ -114,8 +130,9 @@ def fail_at(
 class _Parser:
     """One pass over the tokens; ``_kind``, ``_token`` and ``_at`` are the current one."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, vocabulary: Vocabulary) -> None:
         self._source = text
+        self._vocabulary = vocabulary
         self._depth = 0
         self._position = 0
         self._kind = ""
@@ -230,8 +247,28 @@ class _Parser:
             self._unexpected("an operand is missing", _OPERAND)
         self._advance()
         if self._kind == "operator" and self._token == "(":
-            self._fail(at, "not a function", repr(token[:40]), ", ".join(FUNCTIONS))
-        return Name(token, at)
+            return self._reference(token, at)
+        return Text(token, at) if token in self._vocabulary.labels else Name(token, at)
+
+    def _reference(self, word: str, at: int) -> Expression:
+        """``code(row)`` and ``local_size(kernel, 0)``, each as one name."""
+        known = (*FUNCTIONS, *sorted(self._vocabulary.references))
+        if word not in self._vocabulary.references:
+            self._fail(at, "not a function", repr(word[:40]), ", ".join(known))
+        parts = [self._named_part(word)]
+        while self._kind == "operator" and self._token == ",":
+            parts.append(self._named_part(word))
+        self._expect(")")
+        return Name(f"{word}({', '.join(parts)})", at)
+
+    def _named_part(self, word: str) -> str:
+        """What stands behind the current token; then that is passed, too."""
+        self._advance()
+        if self._kind not in ("number", "word", "text"):
+            self._unexpected("a name is missing", f"{word}(…)")
+        part = self._token[1:-1] if self._kind == "text" else self._token
+        self._advance()
+        return part
 
     def _call(self, function: str, at: int) -> Expression:
         self._advance()

@@ -35,18 +35,31 @@ from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
     ForbidOption,
+    FreeGridOption,
     JsonOption,
     ModeOption,
     PinOption,
+    ReplicatePrivateOption,
     SeedOption,
+    SequentialFusionOption,
+    SuitsOption,
     TimeLimitOption,
     VariantOption,
+    WhereOption,
     XArgument,
     prepare,
     seconds_or_none,
+    stated_by,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
-from nestmap.mappings import Given, Verdict, judge, read_mapping, variant_of_text
+from nestmap.mappings import (
+    Given,
+    Verdict,
+    judge,
+    read_mapping,
+    variant_of_text,
+    without_preferences,
+)
 from nestmap.requests import Request
 from nestmap.restrictions import read_restrictions
 from nestmap.subjects import read_bounded
@@ -75,6 +88,11 @@ def check(
     time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
+    suits: SuitsOption = None,
+    sequential_fusion: SequentialFusionOption = True,
+    replicate_private: ReplicatePrivateOption = False,
+    free_grid: FreeGridOption = False,
+    where: WhereOption = None,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
     url: UrlOption = None,
@@ -87,7 +105,8 @@ def check(
     """
     del seed  # every command has it; nothing here is random
     text = read_bounded(mapping)
-    request = prepare(x, variant_with(text, variant), mode, device)
+    stated = stated_by(suits, sequential_fusion, replicate_private, free_grid, where)
+    request = prepare(x, variant_with(text, variant), mode, device, stated)
     restrictions = read_restrictions(request.space, pin or (), forbid or ())
     request = replace(request, restrictions=restrictions)
     given = read_text(request, text)
@@ -104,12 +123,7 @@ def check(
         if not json_output:
             _write_part(request, part)
     if json_output:
-        first = {name: found.pop(name) for name in ("valid", "violations", "assumed")}
-        write_json(
-            {"valid": first["valid"], "mode": mode.value, "violations": first["violations"],
-             "assumed": first["assumed"], **found, **request.variant()}
-        )  # fmt: skip
-        found |= first
+        write_json({"valid": found["valid"], "mode": mode.value, **found, **request.variant()})
     if not found["valid"]:
         raise typer.Exit(ExitCode.NEGATIVE)
 
@@ -122,6 +136,7 @@ def _found_here(
     yield {
         "valid": verdict.valid,
         "violations": [violation_to_json(violation) for violation in verdict.violations],
+        "preferences": [violation_to_json(violation) for violation in verdict.preferences],
         "assumed": assumed_to_json(request.subject, verdict.assumed),
     }
     if verdict.guessed:
@@ -153,8 +168,9 @@ def _found_there(
     with Progress("checking"), asking(request):
         verdict = service.check(subject_of(request), mapping, **question)
     parts: list[dict[str, Any]] = [
-        {name: verdict[name] for name in ("valid", "violations", "assumed")}
-    ]
+        {"valid": verdict["valid"], "violations": verdict["violations"],
+         "preferences": verdict.get("preferences", []), "assumed": verdict["assumed"]}
+    ]  # fmt: skip
     if "completion_conflict" in verdict:
         parts.append({"completion_conflict": verdict["completion_conflict"]})
     if nearest and not verdict["valid"]:
@@ -226,6 +242,10 @@ def _write_verdict(verdict: Mapping[str, Any]) -> None:
             write_text(f"assumed {what.replace('_', ' ')}: {chosen}")
     if violations:
         write_reasons(violations)
+    if preferences := verdict["preferences"]:
+        names = ", ".join(dict.fromkeys(one["rule"] for one in preferences))
+        write_text(f"it breaks {names}: a preference, which no wrong result comes of")
+        write_reasons(preferences)
 
 
 def _nearest(request: Request, given: Assignment, time_limit: float) -> dict[str, Any]:
@@ -236,7 +256,8 @@ def _nearest(request: Request, given: Assignment, time_limit: float) -> dict[str
     limit_s = seconds_or_none(time_limit)
     try:
         with Progress("looking for the nearest valid mapping"):
-            found = nearest(request.space, given, request.restrictions, time_limit_s=limit_s)
+            space = without_preferences(request.space)
+            found = nearest(space, given, request.restrictions, time_limit_s=limit_s)
     except LimitError as error:
         note(str(error.problems[0]))
         return {"nearest": None}

@@ -14,19 +14,23 @@ from nestmap.cli.remote import (
     UrlOption,
     asking,
     question_of,
-    refuse_remote,
     service_at,
     subject_of,
 )
 from nestmap.cli.request import (
     DeviceOption,
+    FreeGridOption,
     JsonOption,
     ModeOption,
+    ReplicatePrivateOption,
     SeedOption,
+    SequentialFusionOption,
     SuitsOption,
     VariantOption,
+    WhereOption,
     XArgument,
     prepare,
+    stated_by,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
 
@@ -38,6 +42,10 @@ def constraints(
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
     suits: SuitsOption = None,
+    sequential_fusion: SequentialFusionOption = True,
+    replicate_private: ReplicatePrivateOption = False,
+    free_grid: FreeGridOption = False,
+    where: WhereOption = None,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
     url: UrlOption = None,
@@ -46,13 +54,13 @@ def constraints(
 ) -> None:
     """List every constraint that a mapping must satisfy, rule by rule."""
     del seed  # every command has it; nothing here is random
-    request = prepare(x, variant, mode, device, suits or ())
+    stated = stated_by(suits, sequential_fusion, replicate_private, free_grid, where)
+    request = prepare(x, variant, mode, device, stated)
     listed: Sequence[Mapping[str, Any]]
     if (service := service_at(url, token_file)) is None:
         listed = [constraint_to_json(constraint) for constraint in request.space.constraints]
         counts = constraint_counts(request)
     else:
-        refuse_remote(suits=suits)
         with service, asking(request):
             found = service.constraints(subject_of(request), **question_of(request, 0))
         listed, counts = found["constraints"], found["counts"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from mapper.constraint_rules.preferences import PREFERENCES
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, Problem, UnsatisfiableError
 from mapper.host_plan import HostPlan
@@ -20,6 +21,7 @@ from mapper.pipeline import (
     generate_kernels,
 )
 from mapper.solver.restrictions import narrowed
+from mapper.solver.space import check
 from nestmap.answers import checked_facts, violation_to_json
 from nestmap.cli.check import judge_text, read_text, variant_with
 from nestmap.cli.exit_codes import ExitCode
@@ -49,22 +51,29 @@ from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
     ForbidOption,
+    FreeGridOption,
     JsonOption,
     ModeOption,
     PinOption,
     PreferOption,
+    ReplicatePrivateOption,
     Request,
     SeedOption,
+    SequentialFusionOption,
+    SuitsOption,
     TimeLimitOption,
     VariantOption,
+    WhereOption,
     XArgument,
     prepare,
     seconds_or_none,
+    stated_by,
 )
 from nestmap.client.errors import ServiceError, bad_answer
 from nestmap.device_limits import DEFAULT_DEVICE
 from nestmap.requests import request_about
 from nestmap.restrictions import read_restrictions
+from nestmap.stated import Stated
 from nestmap.subjects import read_bounded
 
 if TYPE_CHECKING:
@@ -119,6 +128,11 @@ def kernel(
     time_limit: TimeLimitOption = DEFAULT_TIME_LIMIT_S,
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
+    suits: SuitsOption = None,
+    sequential_fusion: SequentialFusionOption = True,
+    replicate_private: ReplicatePrivateOption = False,
+    free_grid: FreeGridOption = False,
+    where: WhereOption = None,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
     url: UrlOption = None,
@@ -155,7 +169,8 @@ def kernel(
             raise InputError(Problem(option, "says where --best looks", str(value), "--best"))
     text = None if mapping is None else read_bounded(mapping)
     asked = variant if text is None else variant_with(text, variant)
-    request = prepare(x, asked, mode, device)
+    stated = stated_by(suits, sequential_fusion, replicate_private, free_grid, where)
+    request = prepare(x, asked, mode, device, stated)
     request.subject.require_program()
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
     request = replace(request, restrictions=restrictions)
@@ -173,6 +188,8 @@ def kernel(
             wanted["mapping"] = answer_to_json(request.subject, given.assignment)
         with service:
             assignment, printed = _from_service(service, request, wanted, json_output)
+        if text is not None:
+            _note_preferences(request, assignment)
         _show(request, assignment, printed, out, plan, explain, json_output)
         return
     if text is None and prefer:
@@ -188,9 +205,18 @@ def kernel(
             del assumed["mapping"]
             note(f"assumed {mapping_fields(assumed)}")
         assignment = verdict.assignment
+        _note_preferences(request, assignment)
     if request.mode is Mode.PAPER:
         assignment = _with_values(request, assignment)
     _show(request, assignment, _printed(request, assignment), out, plan, explain, json_output)
+
+
+def _note_preferences(request: Request, assignment: Assignment) -> None:
+    """Say which preferences a valid mapping breaks."""
+    chosen = {v: assignment[v] for v, _ in request.space.variables if v in assignment}
+    broken = dict.fromkeys(v.rule for v in check(request.space, chosen) if v.rule in PREFERENCES)
+    if broken:
+        note(f"the mapping breaks a preference: {', '.join(broken)}")
 
 
 def _printed(request: Request, assignment: Assignment) -> HostPlan:
@@ -221,7 +247,8 @@ def _from_service(
         raise bad_answer("the host plan is not one that is known here", str(error)) from None
     if request.mode is Mode.PAPER:
         # Parameters and local sizes are chosen under the strict rules.
-        request = request_about(request.subject, request.device, Mode.STRICT)
+        asked = Stated(request.stated.options)
+        request = request_about(request.subject, request.device, Mode.STRICT, stated=asked)
     return assignment_of(request, found["choices"]), plan
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -57,7 +57,9 @@ _OPTIONS = {
     "number": "--sample, --best", "constants": "--constants", "seed": "--seed",
     "time_limit_s": "--time-limit", "joint": "--joint",
     "stratify": "--stratify", "up_to_symmetry": "--up-to-symmetry", "variant": "--variant",
-    "variants": "--variant", "device": "--device", "stand_ins": "--stand-in", "mode": "--mode",
+    "variants": "--variant", "suits": "--suits", "where": "--where",
+    "sequential_fusion": "--sequential-fusion", "replicate_private": "--replicate-private",
+    "free_grid": "--free-grid", "device": "--device", "stand_ins": "--stand-in", "mode": "--mode",
     "subject": "X", "strategy": "--strategy", "budget": "--candidates, --seconds",
 }  # fmt: skip
 
@@ -104,6 +106,7 @@ def given_on_command_line(context: typer.Context, *parameters: str) -> dict[str,
 def question_of(request: Request, time_limit: float) -> Restricted:
     """What is asked about: device, mode, time; pins and the like are the caller's to add."""
     about: Restricted = {"mode": request.mode.value, "device": _device_json(request)}
+    about.update(cast("Restricted", request.stated.to_json()))
     if request.subject.layer is not None:
         about["variant"] = request.subject.variant
     if time_limit:

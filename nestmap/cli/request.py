@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from mapper.constraint_rules.rule import Mode, RuleOptions
-from mapper.constraint_rules.suits.catalogue import wanted_suits
-from mapper.errors import InputError, Problem
+from mapper.constraint_rules.rule import Mode
 from mapper.solver.limits import DEFAULT_MEMORY, SolveLimits
 from mapper.variants import DEFAULT_VARIANT
 from nestmap.choosing import DefaultVariant
 from nestmap.cli.output import note
 from nestmap.device_limits import limits_of_device
 from nestmap.requests import Request, request_about
+from nestmap.stated import NOTHING_STATED, Stated, stated
 from nestmap.subjects import load_subject
 
 XArgument = Annotated[
@@ -100,27 +99,63 @@ SuitsOption = Annotated[
     ),
 ]
 
+SequentialFusionOption = Annotated[
+    bool,
+    typer.Option(
+        "--sequential-fusion/--no-sequential-fusion",
+        help="Of two sequential maps in a perfect run one is fused with the other.",
+    ),
+]
+ReplicatePrivateOption = Annotated[
+    bool,
+    typer.Option(
+        "--replicate-private",
+        help="What writes private memory alone may be run by every work-item.",
+    ),
+]
+FreeGridOption = Annotated[
+    bool,
+    typer.Option(
+        "--free-grid",
+        help="Admit launches that the paper's rules (4) to (6) exclude though they run right.",
+    ),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="EXPRESSION",
+        help="Ask for what this says of parameters, code(MAP) and local_size(KERNEL, 0), too, as "
+        "in 'kappa * sigma <= 32' or 'code(row) in [W0, W1]'; may be repeated.",
+    ),
+]
+
 DEFAULT_TIME_LIMIT_S = 300.0
 DEFAULT_MEMORY_LIMIT_MIB = DEFAULT_MEMORY >> 20
 
 
 def prepare(
-    x: str, variant: str | None, mode: Mode, device: str, suits: Sequence[str] = ()
+    x: str, variant: str | None, mode: Mode, device: str, stated: Stated = NOTHING_STATED
 ) -> Request:
-    """Load what X names and derive its space, with what suits the device where that is asked."""
+    """Load what X names and derive its space, with what is stated of it."""
     # The device first: it is the cheaper one to be wrong.
     limits = limits_of_device(device)
     default = DefaultVariant(limits)
     subject = load_subject(x, variant, default=default)
     if subject.layer is not None and variant is None and subject.variant != DEFAULT_VARIANT:
         note(f"variant: {subject.variant} ({default.reason})")
-    wanted = wanted_suits(suits)
-    if wanted and (subject.program is None or mode is Mode.PAPER):
-        raise InputError(
-            Problem("--suits", "is said of the loops of a program, and in strict mode", "",
-                    "a layer or a program, without --mode paper")
-        )  # fmt: skip
-    return request_about(subject, limits, mode, "--mode", default.reason, RuleOptions(suits=wanted))
+    return request_about(subject, limits, mode, "--mode", default.reason, stated)
+
+
+def stated_by(
+    suits: Sequence[str] | None,
+    sequential_fusion: bool,
+    replicate_private: bool,
+    free_grid: bool,
+    where: Sequence[str] | None,
+) -> Stated:
+    """What the options of these names state."""
+    return stated(suits or (), sequential_fusion, replicate_private, free_grid, where or ())
 
 
 def seconds_or_none(time_limit: float) -> float | None:

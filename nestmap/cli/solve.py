@@ -25,19 +25,24 @@ from nestmap.cli.request import (
     DEFAULT_TIME_LIMIT_S,
     DeviceOption,
     ForbidOption,
+    FreeGridOption,
     JsonOption,
     MemoryLimitOption,
     ModeOption,
     PinOption,
     PreferOption,
+    ReplicatePrivateOption,
     SeedOption,
+    SequentialFusionOption,
     SuitsOption,
     TimeLimitOption,
     VariantOption,
+    WhereOption,
     XArgument,
     limits_of,
     prepare,
     seconds_or_none,
+    stated_by,
 )
 from nestmap.cli.solving import Here, Source
 from nestmap.device_limits import DEFAULT_DEVICE
@@ -104,6 +109,10 @@ def solve(
     variant: VariantOption = None,
     mode: ModeOption = Mode.STRICT,
     suits: SuitsOption = None,
+    sequential_fusion: SequentialFusionOption = True,
+    replicate_private: ReplicatePrivateOption = False,
+    free_grid: FreeGridOption = False,
+    where: WhereOption = None,
     device: DeviceOption = DEFAULT_DEVICE,
     seed: SeedOption = 0,
     url: UrlOption = None,
@@ -129,7 +138,8 @@ def solve(
         raise InputError(Problem("--constants", "say what to predict with", "", "with --best"))
     if best is not None:
         refuse_with_best(prefer=prefer, up_to_symmetry=up_to_symmetry)
-    whole = request = prepare(x, variant, mode, device, suits or ())
+    stated = stated_by(suits, sequential_fusion, replicate_private, free_grid, where)
+    whole = request = prepare(x, variant, mode, device, stated)
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
     if (stratify or up_to_symmetry) and not request.subject.nests:
         option = "--stratify" if stratify else "--up-to-symmetry"
@@ -148,7 +158,6 @@ def solve(
 
             refuse_remote(
                 memory_limit=None if memory_limit == DEFAULT_MEMORY_LIMIT_MIB else memory_limit,
-                suits=suits,
             )
             stack.enter_context(service)
             request = replace(request, restrictions=restrictions)

@@ -41,6 +41,11 @@ class About(TypedDict, total=False):
     mode: Literal["strict", "paper"]
     device: str | Mapping[str, Any]
     time_limit_s: float | None
+    suits: Sequence[str]
+    sequential_fusion: bool
+    replicate_private: bool
+    free_grid: bool
+    where: Sequence[str]
 
 
 class Restricted(About, total=False):

@@ -186,6 +186,7 @@ class Verdict(TypedDict):
     variant_reason: NotRequired[str | None]
     valid: bool
     violations: list[ViolationDocument]
+    preferences: NotRequired[list[ViolationDocument]]
     assumed: dict[str, Any]
     nearest: NotRequired[Nearest | None]
     nearest_limit: NotRequired[str | None]
@@ -260,6 +261,10 @@ class ProfileDocument(TypedDict):
     vector_widths: list[int]
     half_precision: bool
     target: str
+    lanes: int | None
+    vector_registers: int | None
+    vector_bytes: int | None
+    local_memory: str
 
 
 class StrikeDocument(TypedDict):

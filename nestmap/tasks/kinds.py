@@ -42,7 +42,7 @@ from nestmap.finding import (
     drawn_by_strata,
     out_of_time,
 )
-from nestmap.mappings import Given, judge, read_mapping
+from nestmap.mappings import Given, judge, read_mapping, without_preferences
 from nestmap.predicting import best_of_request
 from nestmap.requests import Request, refuse_unpredictable
 from nestmap.restrictions import option_name
@@ -365,6 +365,7 @@ def check(envelope: Envelope, context: Context, replies: Replies) -> None:
         "valid": verdict.valid,
         "mode": request.mode.value,
         "violations": [violation_to_json(violation) for violation in verdict.violations],
+        "preferences": [violation_to_json(violation) for violation in verdict.preferences],
         "assumed": assumed_to_json(request.subject, verdict.assumed),
         "ignored": list(given.ignored),
         "assignment": answer_to_json(request.subject, verdict.assignment),
@@ -380,7 +381,7 @@ def check(envelope: Envelope, context: Context, replies: Replies) -> None:
         value["nearest"] = None
         try:
             found = nearest(
-                request.space, given.assignment, request.restrictions,
+                without_preferences(request.space), given.assignment, request.restrictions,
                 time_limit_s=context.watch.left_s, cancelled=context.watch.cancelled,
             )  # fmt: skip
         except LimitError as error:

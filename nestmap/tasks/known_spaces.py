@@ -23,14 +23,16 @@ from mapper.solver.solutions import Solutions, solutions_of
 from mapper.solver.space import Space, check
 from nestmap.choosing import DefaultVariant
 from nestmap.finding import without_symmetric
-from nestmap.requests import Request, request_about
+from nestmap.requests import Request, request_about, with_stated
 from nestmap.restrictions import read_restrictions
+from nestmap.stated import Stated
 from nestmap.tasks.limits import resident_bytes
 from nestmap.tasks.request_fields import (
     ABOUT,
     RestrictionTexts,
     read_device,
     read_mode,
+    read_stated,
     read_subject,
 )
 
@@ -164,11 +166,13 @@ class KnownSpaces:
         key = _hash({name: fields.get(name) for name in ABOUT})
         known = self._spaces.get(key)
         if known is None:
-            # The device and mode first: they are the cheaper ones to be wrong.
-            device, mode = read_device(fields.get("device", "pocl")), read_mode(fields.get("mode"))
-            default = DefaultVariant(device)
-            subject = read_subject(fields, default)
-            request = request_about(subject, device, mode, "/mode", default.reason)
+            stated = read_stated(fields)
+            if stated.where:
+                # A program is derived once, whatever is stated of it.
+                plain = {name: value for name, value in fields.items() if name != "where"}
+                request = with_stated(self.of(plain).request, stated, "/mode")
+            else:
+                request = _derived(fields, stated)
             known = self._spaces[key] = KnownSpace(request)
             if len(self._spaces) > self._most:
                 self._spaces.popitem(last=False)
@@ -192,6 +196,14 @@ class KnownSpaces:
         known = self._spaces.get(_hash({name: fields.get(name) for name in ABOUT}))
         if known is not None:
             known.forget_parts()
+
+
+def _derived(fields: JsonObject, stated: Stated) -> Request:
+    # The device and mode first: they are the cheaper ones to be wrong.
+    device, mode = read_device(fields.get("device", "pocl")), read_mode(fields.get("mode"))
+    default = DefaultVariant(device)
+    subject = read_subject(fields, default)
+    return request_about(subject, device, mode, "/mode", default.reason, stated)
 
 
 def _hash(value: object) -> str:

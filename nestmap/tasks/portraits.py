@@ -14,6 +14,7 @@ from typing import Any, cast
 from mapper.ast_model.bounded_json import kind_of
 from mapper.ast_model.json_reader import JsonObject
 from mapper.ast_model.text_form import to_text
+from mapper.constraint_rules.preferences import PREFERENCES
 from mapper.constraint_rules.rule import Mode
 from mapper.cost.analytic import (
     Counts,
@@ -27,7 +28,6 @@ from mapper.cost.analytic import (
 from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.kernel_gen.explanation import explain
 from mapper.pipeline import (
-    PREFERENCES,
     Assignment,
     assignment_to_json,
     choices_of,
@@ -62,7 +62,7 @@ def portrait(envelope: Envelope, context: Context, replies: Replies) -> None:
         given_mapping(request, mapping or {}).assignment,
         context.watch.left_s,
     )
-    broken = {violation.constraint for violation in verdict.violations}
+    broken = {v.constraint for v in (*verdict.violations, *verdict.preferences)}
     for constraint in request.space.constraints:
         context.watch.tick()
         value = constraint_to_json(constraint)

@@ -19,6 +19,7 @@ from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
 from mapper.pipeline import Subject, subject_of_layer
 from mapper.profiles import load_profile, profile_from_json
 from mapper.variants import DEFAULT_VARIANT
+from nestmap.stated import STATED, Stated, stated
 from nestmap.subjects import Default, default_of, subject_of_document, subject_of_text
 from nestmap.tasks.limits import TaskLimits
 
@@ -31,7 +32,7 @@ MAX_ID = 100
 MOST_WORK_ITEMS = 65_536
 MOST_BYTES = 2**50
 ENVELOPE = ("id", "kind", "limits")
-ABOUT = ("subject", "variant", "device", "mode")
+ABOUT = ("subject", "variant", "device", "mode", *STATED)
 RESTRICTIONS = ("pin", "forbid", "prefer")
 
 
@@ -182,6 +183,9 @@ def read_device(value: object, path: str = "/device") -> DeviceProfile:
             ("max_alloc_bytes", profile.max_alloc_bytes, MOST_BYTES),
             ("global_bytes", profile.global_bytes, MOST_BYTES),
             ("compute_units", profile.compute_units, MOST_WORK_ITEMS),
+            ("lanes", profile.lanes or 0, MOST_WORK_ITEMS),
+            ("vector_registers", profile.vector_registers or 0, MOST_WORK_ITEMS),
+            ("vector_bytes", profile.vector_bytes or 0, MOST_WORK_ITEMS),
         )
         if number > most
     ]  # fmt: skip
@@ -198,6 +202,31 @@ def read_mode(value: object) -> Mode:
     if value not in allowed:
         raise InputError(Problem("/mode", "no such mode", kind_of(value), ", ".join(allowed)))
     return Mode(value)
+
+
+def read_stated(fields: JsonObject) -> Stated:
+    """What a request states beside subject, device and mode; InputError for what is none of it."""
+    reader = JsonReader()
+    suits, where = (
+        () if fields.get(name) is None else reader.items(fields[name], f"/{name}", reader.text)
+        for name in ("suits", "where")
+    )
+    if len(suits) > MAX_RESTRICTIONS:
+        reader.fail("/suits", "too many", str(len(suits)), str(MAX_RESTRICTIONS))
+
+    def flag(name: str, default: bool) -> bool:
+        value = fields.get(name)
+        return default if value is None else reader.flag(value, f"/{name}") is True
+
+    fusion = flag("sequential_fusion", True)
+    replicate, free = flag("replicate_private", False), flag("free_grid", False)
+    reader.finish()
+    try:
+        return stated(suits, fusion, replicate, free, where)
+    except InputError as error:
+        raise InputError(
+            Problem(f"/{p.path}", p.message, p.found, p.allowed, p.remedy) for p in error.problems
+        ) from None
 
 
 def _limits(reader: JsonReader, value: object) -> TaskLimits:

@@ -44,6 +44,7 @@ def write_run(store: Path, points: int, seed: int = 0, failures: int = 0) -> str
             {"subject": {"name": "vgg16/7"}},
             most_open=1_000,
             most_candidates=10**9,
+            most_bytes=2**40,
         )
         run_id = farm.runs.create(new).value.id
         device = farm.store.add_device("synthetic device", {"points": points})

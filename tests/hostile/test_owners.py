@@ -120,10 +120,10 @@ def test_a_token_has_so_many_candidates(service: Service) -> None:
     assert refused.status_code == 409
     assert "too many candidates" in refused.json()["detail"]
     run = create(service.user, service, budget={}).json()
-    assert service.farm.runs.end_beyond(100) == ()
+    assert service.farm.runs.end_beyond(100, 2**30) == ()
     with service.farm._transactions.write() as session:
         session.execute(update(RunRow).where(RunRow.id == run["id"]).values(proposed=101))
-    assert service.farm.runs.end_beyond(100) == (run["id"],)
+    assert service.farm.runs.end_beyond(100, 2**30) == (run["id"],)
     ended = service.user.get(f"/v1/runs/{run['id']}").json()
     assert (ended["state"], ended["reason"]) == ("finished", "candidates of its owner")
     assert create(service.user, service).status_code == 409

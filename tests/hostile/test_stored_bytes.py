@@ -1,83 +1,77 @@
-"""What one token has stored is bounded, and what nobody reads again is dropped within days."""
+"""What one token has stored is bounded for good, and what nobody uses is dropped and given back."""
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime, timedelta
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from api.auth import ByteLimit
-from api.problems import ProblemError
 from api.settings import Settings
 from api.solver_pool import Answer
+from db.farm.errors import ConflictError
 from db.farm.farm import Farm
-from db.farm.job_records import NewJob
-from db.farm.retention import RetentionPolicy
-from db.farm.states import JobKind
+from db.farm.owners import ROW_BYTES, Owner
+from db.farm.run_records import ArtifactContent
 from tests.unit.api.conftest import Service
 
 LAYER = {"channels": 3, "height": 8, "width": 8, "filters": 4}
+PROGRAM_TYPE = "nestmap/program/1"
+DAY_S = 86_400.0
 
 
-def test_a_token_has_so_many_bytes_a_day() -> None:
-    now = [0.0]
-    limit = ByteLimit(1000, lambda: now[0])
-    limit.require("a", 900)
-    with pytest.raises(ProblemError, match="stored in a day") as refused:
-        limit.require("a", 200)
-    assert int((refused.value.headers or {})["Retry-After"]) == 8640
-    limit.require("b", 1000)
-    limit.count("a", 600)  # an answer that was longer than there was room for
-    now[0] += 43_200
-    with pytest.raises(ProblemError):
-        limit.require("a", 1)
-    now[0] += 86_400
-    limit.require("a", 1000)
+def described(number: int) -> Answer:
+    """A program of 300 kB, as a child describes it."""
+    document = {"schema": PROGRAM_TYPE, "text": "x" * 300_000, "number": number}
+    return Answer([], {"schema": PROGRAM_TYPE, "document": document, "layer": None})
 
 
-def test_layers_and_programs_of_one_token_are_bounded(tmp_path: Path) -> None:
-    """They are kept for good."""
+def test_layers_and_programs_of_one_token_are_bounded_for_good(tmp_path: Path) -> None:
+    """The bound was of a day, and forgotten at a restart."""
     service = Service(tmp_path, Settings(max_stored_mb_each=1))
-    document = {"schema": "nestmap/program/1", "text": "x" * 300_000}
     user, admin = service.client("user"), service.client("admin")
-    statuses: list[int] = []
+    answers: list[Any] = []
     for number in range(5):
-        end = {
-            "schema": "nestmap/program/1", "document": document | {"number": number}, "layer": None,
-        }  # fmt: skip
-        service.solver.answers["describe"] = Answer([], end)
-        statuses.append(user.post("/v1/programs", json={"text": f"program {number}"}).status_code)
-    assert statuses == [201] * 3 + [429] * 2
+        service.solver.answers["describe"] = described(number)
+        answers.append(user.post("/v1/programs", json={"text": f"program {number}"}))
+    assert [answer.status_code for answer in answers] == [201] * 3 + [409] * 2
+    assert answers[-1].json()["errors"][0]["allowed"] == "1048576 of a token"
     # What is there costs nothing, and others have room of their own.
-    service.solver.answers["describe"] = Answer(
-        [], {"schema": "nestmap/program/1", "document": document | {"number": 0}, "layer": None}
-    )
+    service.solver.answers["describe"] = described(0)
     assert user.post("/v1/programs", json={"text": "program 0"}).status_code == 200
     assert user.post("/v1/layers", json=LAYER).status_code == 201
     assert admin.post("/v1/layers", json=LAYER).status_code == 200
+    service.solver.answers["describe"] = described(9)
+    assert admin.post("/v1/programs", json={"text": "program 9"}).status_code == 201
+    owner = service.tokens["user"].partition(".")[0].removeprefix("nm_")
     service.close()
+    with Farm.open(service.path) as farm:
+        assert farm.owners.stored_bytes(owner) > 900_000
+        with pytest.raises(ConflictError, match="too many bytes"):
+            farm.documents.put(PROGRAM_TYPE, '"' + "y" * 300_000 + '"', Owner(owner, 2**20))
 
 
-def test_requests_of_runs_count(tmp_path: Path) -> None:
-    service = Service(tmp_path, Settings(max_stored_mb_each=1))
-    user = service.tokens["user"].partition(".")[0].removeprefix("nm_")
-    service.app.state.services.stored_bytes.count(user, 2**20)
-    device = {"device": service.device_id, "subject": {"name": "vgg16/7"}}
-    answer = service.client("user").post("/v1/runs", json=device)
-    assert answer.status_code == 429, json.dumps(answer.json())
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/kernels", "/v1/mappings/count"])
+def test_whoever_is_full_stores_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    service = Service(tmp_path, Settings(max_stored_mb_each=1, default_wait_s=0))
+    owner = service.tokens["user"].partition(".")[0].removeprefix("nm_")
+    service.farm.artifacts.put(ArtifactContent(b"x" * (2**20 - ROW_BYTES)), Owner(owner, 2**20))
+    service.solver.answers["kernel"] = Answer([], {"source": "kernel void f() {}"})
+    if path == "/v1/mappings/count":  # it takes longer than the client waits
+
+        async def asked(*given: Any, **named: Any) -> Answer:
+            del given, named
+            await asyncio.sleep(20)
+            raise AssertionError("it was stopped")
+
+        monkeypatch.setattr(service.solver, "ask", asked)
+    subject = {"subject": {"name": "vgg16/7"}}
+    body = subject | ({"device": service.device_id} if path == "/v1/runs" else {})
+    answer = service.client("user").post(path, json=body, headers={"Prefer": "wait=0"})
+    assert answer.status_code == 409, answer.text
+    assert service.farm.owners.stored_bytes(owner) == 2**20
+    assert service.farm.runs.page() == ()
     service.close()
-
-
-def test_operations_are_kept_for_days(tmp_path: Path) -> None:
-    now = [datetime(2026, 1, 1, tzinfo=UTC)]
-    with Farm.open(tmp_path / "farm.db", now=lambda: now[0]) as farm:
-        job = farm.jobs.enqueue(NewJob({"request": {"kind": "count"}}, "hostile")).value
-        claim = farm.jobs.claim_work((JobKind.SOLVE,), "test", lease_s=30, job_id=job.id)
-        assert claim is not None
-        farm.results.finish_solve(claim.lease, {"items": [], "end": {}})
-        now[0] += timedelta(days=1)
-        assert farm.retention.prune(RetentionPolicy()).jobs == 0
-        now[0] += timedelta(days=2)
-        assert farm.retention.prune(RetentionPolicy()).jobs == 1

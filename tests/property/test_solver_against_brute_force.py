@@ -14,7 +14,6 @@ from mapper.ast_model.nodes import Relation
 from mapper.ast_model.types import Memory
 from mapper.constraint_rules.compiled import CompiledPredicates
 from mapper.constraint_rules.evaluation import (
-    bind,
     evaluate,
     evaluate_partial,
     evaluate_term,
@@ -41,6 +40,7 @@ from mapper.constraint_rules.predicate import (
     select,
     variables,
 )
+from mapper.constraint_rules.rewriting import bind
 from mapper.constraint_rules.rule import Constraint, Mode, Provenance, RuleOptions
 from mapper.solver import lowering
 from mapper.solver.counting import count_mappings

@@ -14,7 +14,7 @@ from typing import Any
 from mapper.cpu_targets import vector_bits, vector_bits_of_flags, vector_widths
 from mapper.device_profile import HALF_SUFFIX, NO_TARGET, VECTOR_WIDTHS, DeviceProfile, device_name
 from mapper.errors import DeviceError, Problem
-from mapper.profiles import profile_names
+from mapper.profiles import profile_names, with_registers
 from worker.devices import drivers, names, pocl_target, probed_target
 from worker.devices.linker import provide_linker, require_linker
 from worker.devices.pinning import pin_pocl_threads
@@ -33,6 +33,9 @@ NVIDIA_OWN_LOCAL_BYTES = 16
 #: 64 32-bit registers a thread (Arm Bifrost and Valhall); also the cautious default of
 #: GPUs that are not known.
 GPU_PRIVATE_BYTES = 256
+_REGISTER_BYTES = 4
+#: CL_LOCAL and CL_GLOBAL, as CL_DEVICE_LOCAL_MEM_TYPE may be.
+_LOCAL_MEMORY: dict[int | None, str] = {1: "own", 2: "ordinary"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +249,34 @@ def _local_bytes(device: OpenClDevice) -> int:
     return bytes_
 
 
+def _lanes(device: OpenClDevice) -> int | None:
+    """Work-items that are issued together, where an extension of the driver tells."""
+    if device.kind == "cpu":
+        return 1
+    return _asked(device, "warp_size_nv") or _asked(device, "wavefront_width_amd")
+
+
+def _registers(device: OpenClDevice) -> int | None:
+    """Registers of a work-item where they are known; a processor's are those of its target."""
+    known = "nvidia" in device.platform_name.lower() and device.kind != "cpu"
+    return NVIDIA_PRIVATE_BYTES // _REGISTER_BYTES if known else None
+
+
+def _local_memory(device: OpenClDevice) -> str:
+    """What local memory is, as the driver says."""
+    return _LOCAL_MEMORY.get(_asked(device, "local_mem_type"), "")
+
+
+def _asked(device: OpenClDevice, name: str) -> int | None:
+    """A number that the driver tells; None where it does not know the question."""
+    import pyopencl as cl
+
+    try:
+        return int(getattr(device.handle, name))
+    except (AttributeError, cl.Error):
+        return None
+
+
 def _vector_widths(device: OpenClDevice) -> tuple[int, ...]:
     """Vectors that fit a register of what the driver compiles for, where it is an x86-64."""
     if device.kind != "cpu":
@@ -272,7 +303,7 @@ def profile_of(device: OpenClDevice) -> DeviceProfile:
         group = min(group, POCL_WORK_GROUP)
         sizes = [min(size, group) for size in sizes]
         stacked = max(1, _stack_bytes() * 3 // 4 // POCL_WORK_GROUP)
-    return DeviceProfile(
+    profile = DeviceProfile(
         name=device.device_name,
         max_work_group_size=group,
         max_work_item_sizes=(sizes[0], sizes[1], sizes[2]),
@@ -287,4 +318,9 @@ def profile_of(device: OpenClDevice) -> DeviceProfile:
         target=device.target,
         kernel_private_bytes=stacked,
         source=f"driver of {device.platform_name} {device.platform_version}",
+        lanes=_lanes(device),
+        vector_registers=_registers(device),
+        vector_bytes=_REGISTER_BYTES if _registers(device) else None,
+        local_memory=_local_memory(device),
     )
+    return with_registers(profile)

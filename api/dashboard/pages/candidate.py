@@ -159,4 +159,5 @@ def re_measurement(
         budget_candidates=1,
         most_open=settings.max_open_runs_each,
         most_candidates=settings.max_candidates_each,
+        most_bytes=settings.most_stored_bytes_each,
     )

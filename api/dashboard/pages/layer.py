@@ -27,7 +27,7 @@ from api.dashboard.subjects import (
     mappings_page,
 )
 from api.dashboard.views import layers
-from api.dashboard.views.layers import LayerAddress
+from api.dashboard.views.layers import LayerAddress, StatedChoices
 from api.dashboard.views.nest_trees import trees_of_layer
 from api.dashboard.views.rules import by_rule
 from api.dashboard.views.schedules import legend
@@ -37,11 +37,14 @@ from api.schemas.catalogue import LayerFacts
 from api.schemas.solving import About, MappingsQuery, Restriction
 from api.schemas.subjects import ProgramPost
 from api.services import PrincipalOf, Services, ServicesOf
+from mapper.constraint_rules.suits.catalogue import SUITS
 from mapper.errors import InputError
 from mapper.layer_sets import is_layer_name, layer_of_name, layer_set_names, load_layer_set
 from mapper.layer_spec import LAYER_SCHEMA, Activation, DType, LayerSpec, Layout
 from mapper.profiles import profile_names
 from mapper.schedule import ScheduleCode
+from mapper.tuning_space.language import MAX_CHARACTERS
+from mapper.tuning_space.where import MAX_WHERE
 from mapper.variants import DEFAULT_VARIANT, LAST_RESORT, VARIANTS
 
 routes = PageRouter()
@@ -78,8 +81,8 @@ class ShownSubject:
 class SubjectQuery(BaseModel):
     """The query of a subject's page; not all of it matters to every view.
 
-    ``set`` are choices of a check, as texts like ``28=W0``. ``add`` with ``name`` and ``value``
-    is what a form sends to pin or forbid one more.
+    ``set`` are choices of a check, as texts like ``28=W0``; ``where`` has a constraint a line.
+    ``add`` with ``name`` and ``value`` is what a form sends to pin or forbid one more.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -95,6 +98,13 @@ class SubjectQuery(BaseModel):
     )
     cursor: str = Field(default="", max_length=2_000)
     seconds: int | None = Field(default=None, ge=1, le=MOST_WATERFALL_S)
+    suits: str = Field(default="", max_length=500)
+    no_sequential_fusion: bool = False
+    replicate_private: bool = False
+    free_grid: bool = False
+    where: list[Annotated[str, StringConstraints(max_length=MAX_CHARACTERS * 4)]] = Field(
+        default=[], max_length=MAX_WHERE
+    )
     add: Literal["", "pin", "forbid"] = ""
     name: str = Field(default="", max_length=200)
     value: str = Field(default="", max_length=200)
@@ -104,7 +114,15 @@ class SubjectQuery(BaseModel):
         chosen = tuple(text for text in self.chosen if text.rpartition("=")[2])
         return LayerAddress(
             path, self.variant, self.device, self.mode, self.view,
-            tuple(self.pin), tuple(self.forbid), chosen,
+            tuple(self.pin), tuple(self.forbid), chosen, self._stated(),
+        )  # fmt: skip
+
+    def _stated(self) -> StatedChoices:
+        # A line of the form's field is a constraint.
+        lines = (line.strip() for text in self.where for line in text.splitlines())
+        return StatedChoices(
+            self.suits.strip(), self.no_sequential_fusion, self.replicate_private, self.free_grid,
+            tuple(line for line in lines if line),
         )  # fmt: skip
 
 
@@ -240,6 +258,7 @@ async def _page(
             "variants": VARIANTS,
             "profiles": profile_names(),
             "legend": legend(),
+            "suits": SUITS,
             "layer_facts": None if shown.layer is None else LayerFacts.of(shown.layer),
             **context,
         }
@@ -249,6 +268,7 @@ async def _page(
 
 def _about(shown: ShownSubject, address: LayerAddress) -> dict[str, Any]:
     fields = {"subject": shown.subject, "device": address.device, "mode": address.mode}
+    fields |= address.stated.about()
     return fields | ({"variant": address.variant} if address.variant else {})
 
 
@@ -331,6 +351,7 @@ async def _check(
         "verdict": None,
         "check_problem": None,
         "broken": (),
+        "unmet": (),
         "marked": {},
         "nearest": None,
         "impossible": (),
@@ -345,6 +366,7 @@ async def _check(
             context |= {
                 "verdict": end,
                 "broken": broken,
+                "unmet": layers.broken_rules(end["preferences"]),
                 "marked": layers.marked_maps(broken, chosen),
             }
             if end.get("nearest"):

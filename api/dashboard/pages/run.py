@@ -150,6 +150,7 @@ def baseline_run(run: Run, variant: str, principal: str, settings: Settings) -> 
         budget_candidates=BASELINE_CANDIDATES,
         most_open=settings.max_open_runs_each,
         most_candidates=settings.max_candidates_each,
+        most_bytes=settings.most_stored_bytes_each,
     )
 
 

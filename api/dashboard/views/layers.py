@@ -24,6 +24,39 @@ VIEWS = (
 
 
 @dataclass(frozen=True, slots=True)
+class StatedChoices:
+    """Options of the rules and constraints of one's own, as the page's form has them.
+
+    ``suits`` is what ``--suits`` takes; ``where`` are expressions, each a constraint.
+    """
+
+    suits: str = ""
+    no_sequential_fusion: bool = False
+    replicate_private: bool = False
+    free_grid: bool = False
+    where: tuple[str, ...] = ()
+
+    def fields(self) -> list[tuple[str, str]]:
+        """Fields of an address that say the same; of what is as it is by itself none."""
+        flags = ("no_sequential_fusion", "replicate_private", "free_grid")
+        return [
+            *([("suits", self.suits)] if self.suits else []),
+            *((name, "1") for name in flags if getattr(self, name)),
+            *(("where", one) for one in self.where),
+        ]
+
+    def about(self) -> dict[str, Any]:
+        """The fields of a question over HTTP."""
+        return {
+            "suits": [self.suits] if self.suits else [],
+            "sequential_fusion": not self.no_sequential_fusion,
+            "replicate_private": self.replicate_private,
+            "free_grid": self.free_grid,
+            "where": list(self.where),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class LayerAddress:
     """The page's address: what is asked about, which view, and what was chosen there."""
 
@@ -35,6 +68,7 @@ class LayerAddress:
     pins: tuple[str, ...] = ()
     forbids: tuple[str, ...] = ()
     chosen: tuple[str, ...] = ()
+    stated: StatedChoices = StatedChoices()
 
     def url(self, *, cursor: str = "", seconds: int | None = None) -> str:
         """The address, without what is as it is by itself."""
@@ -47,6 +81,7 @@ class LayerAddress:
         ):
             if value != default:
                 fields.append((name, value))
+        fields += self.stated.fields()
         fields += [("pin", pin) for pin in self.pins]
         fields += [("forbid", forbid) for forbid in self.forbids]
         fields += [("set", one) for one in self.chosen]

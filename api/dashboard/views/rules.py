@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.dashboard.views.schedules import Schedule, schedule
+from mapper.constraint_rules.preferences import PREFERENCES
+from mapper.constraint_rules.suits.catalogue import SUITS
 
 #: By rule id: a title, and what holds of a mapping that keeps to the rule (docs/rules.md).
 RULE_TEXTS: dict[str, tuple[str, str]] = {
@@ -86,58 +88,10 @@ RULE_TEXTS: dict[str, tuple[str, str]] = {
         "A preference that only shortens the search: no local size exceeds the largest trip "
         "count of its dimension.",
     ),
-    "suits-one-line": (
-        "A group is one line of work-items",
-        "A preference for a kind of device: the work-items of a group stand in dimension 0 alone.",
-    ),
-    "suits-dimensions-in-order": (
-        "Dimensions go inwards from 2 to 0",
-        "A preference for a kind of device: work-group and global dimensions are numbered from "
-        "the innermost map outwards, and none is left out.",
-    ),
-    "suits-groups-outside": (
-        "Work-groups are outside of what a group shares",
-        "A preference for a kind of device: maps around local memory or spread accumulators are "
-        "work-group maps, as far as dimensions go.",
-    ),
-    "suits-items-inside": (
-        "A work-item makes one tile",
-        "A preference for a kind of device: maps around a work-item's private memory are "
-        "parallel, as far as dimensions go.",
-    ),
-    "suits-global-items": (
-        "Where nothing is shared, work-items are global",
-        "A preference for a kind of device: a kernel whose groups share no memory uses global "
-        "maps in place of work-group and local ones.",
-    ),
-    "suits-lone-items": (
-        "On a processor nobody waits for a group",
-        "A preference for a kind of device: without local memory no map is local on a processor, "
-        "where a barrier stores what each work-item holds.",
-    ),
-    "suits-copies-in-line": (
-        "Copies run as one line",
-        "A preference for a kind of device: a kernel that only copies has one line of work-items, "
-        "with an element, a row or a vector each.",
-    ),
-    "suits-whole-vectors": (
-        "A vector is a whole map",
-        "A preference for a kind of device: a map is a vector where it has as many iterations as "
-        "the device has lanes, and neighbours in private or local memory.",
-    ),
-    "suits-lanes-along": (
-        "Lanes run along what is contiguous",
-        "A preference for a kind of device: the innermost map of a copy to local memory, or the "
-        "one around its vectors, goes over the work-items.",
-    ),
-    "suits-whole-warps": (
-        "Groups fill whole warps",
-        "A preference for a kind of device: a group on a GPU has a multiple of 32 work-items.",
-    ),
-    "suits-sums-in-registers": (
-        "Sums fit into registers",
-        "A preference for a kind of device: what a work-item adds up under its innermost reduce "
-        "needs no more vector registers than there are.",
+    **{suit.id: (suit.title, f"A preference of some devices: {suit.sentence}.") for suit in SUITS},
+    "where": (
+        "Constraints of one's own",
+        "What whoever asks states beside the program.",
     ),
     "space": (
         "The space's own constraints",
@@ -193,11 +147,6 @@ class RuleGroup:
 
 #: Rules of a whole kernel speak of all its maps.
 MOST_SUBJECTS = 8
-#: Rules of suitability begin like this.
-_SUITS = "suits-"
-PREFERENCES = frozenset({"sequential-fusion", "no-idle-threads"}) | {
-    rule for rule in RULE_TEXTS if rule.startswith(_SUITS)
-}
 
 
 def rule_title(rule: str) -> str:

@@ -19,12 +19,12 @@ from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.kernel_state import buffer_dimensions
 from mapper.ast_model.loop_nest import LoopProgram
+from mapper.constraint_rules.preferences import PREFERENCES
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.errors import InputError, NestmapError
 from mapper.host_plan import HostPlan
 from mapper.kernel_gen.generate import generate_from
 from mapper.pipeline import (
-    PREFERENCES,
     Assignment,
     Subject,
     assignment_to_json,

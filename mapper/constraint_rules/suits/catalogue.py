@@ -9,10 +9,11 @@ from mapper.constraint_rules.rule import Constraint
 from mapper.constraint_rules.suits.dimensions import DIMENSIONS_IN_ORDER, ONE_LINE
 from mapper.constraint_rules.suits.memory import (
     LANES_ALONG,
-    SUMS_IN_REGISTERS,
+    NOTHING_STAGED,
     WHOLE_VECTORS,
     WHOLE_WARPS,
 )
+from mapper.constraint_rules.suits.registers import OPERANDS_IN_REGISTERS, SUMS_IN_REGISTERS
 from mapper.constraint_rules.suits.sharing import (
     COPIES_IN_LINE,
     GROUPS_OUTSIDE,
@@ -35,7 +36,9 @@ SUITS: tuple[Suit, ...] = (
     WHOLE_VECTORS,
     LANES_ALONG,
     WHOLE_WARPS,
+    NOTHING_STAGED,
     SUMS_IN_REGISTERS,
+    OPERANDS_IN_REGISTERS,
 )
 #: The ids of all rules: what ``RuleOptions.suits`` may name.
 ALL_SUITS = frozenset(suit.id for suit in SUITS)

@@ -69,6 +69,7 @@ def _falling(outer: tuple[MapId, ...], inner: MapId) -> Iterator[Predicate]:
 
 ONE_LINE = Suit(
     id="suits-one-line",
+    title="A group is one line of work-items",
     sentence="the work-items of a group stand in one line: the digits of fused maps say who does "
     "what, and a shape of two or three dimensions adds none",
     remedy="fuse local maps into one of dimension 0, with local size 1 in the others",
@@ -78,6 +79,7 @@ ONE_LINE = Suit(
 )
 DIMENSIONS_IN_ORDER = Suit(
     id="suits-dimensions-in-order",
+    title="Dimensions go inwards from 2 to 0",
     sentence="work-group and global dimensions go from 2 outside to 0 inside and leave none out: "
     "others are the same launch with its dimensions permuted",
     remedy="number the dimensions from the innermost parallel map outwards",

@@ -121,6 +121,7 @@ def _lone_items(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
 
 GROUPS_OUTSIDE = Suit(
     id="suits-groups-outside",
+    title="Work-groups are outside of what a group shares",
     sentence="maps around what a group holds together are work-groups, as far as dimensions go: "
     "each that is sequential leaves processors idle",
     remedy="make the maps around the local memory, or the spread accumulators, work-group maps",
@@ -130,6 +131,7 @@ GROUPS_OUTSIDE = Suit(
 )
 ITEMS_INSIDE = Suit(
     id="suits-items-inside",
+    title="A work-item makes one tile",
     sentence="maps around a work-item's private memory, and those that spread accumulators, are "
     "parallel, as far as dimensions go: a work-item makes one tile",
     remedy="give the maps around the private buffer to work-items",
@@ -139,6 +141,7 @@ ITEMS_INSIDE = Suit(
 )
 NOTHING_SHARED = Suit(
     id="suits-global-items",
+    title="Where nothing is shared, work-items are global",
     sentence="where a group shares nothing its work-items are global ones",
     remedy="use global codes instead of work-group and local ones",
     source=Provenance("nestmap, a preference", ""),
@@ -147,6 +150,7 @@ NOTHING_SHARED = Suit(
 )
 COPIES_IN_LINE = Suit(
     id="suits-copies-in-line",
+    title="Copies run as one line",
     sentence="a kernel that only copies runs as one line of work-items; on a GPU one element each, "
     "on a processor also a row or a vector each",
     remedy="make the outermost map G0 and fuse the others into it",
@@ -156,6 +160,7 @@ COPIES_IN_LINE = Suit(
 )
 LONE_ITEMS = Suit(
     id="suits-lone-items",
+    title="On a processor nobody waits for a group",
     sentence="on a processor no map is local where there is no local memory: a group's work-items "
     "take turns on one core, and a barrier stores what each of them holds",
     remedy="make the map sequential, work-group or global",

@@ -10,7 +10,6 @@ from mapper.ast_model.loop_nest import LoopKernel
 from mapper.ast_model.nodes import MapId
 from mapper.constraint_rules.predicate import TRUE, Predicate
 from mapper.constraint_rules.rule import Constraint, Provenance
-from mapper.cpu_targets import vector_registers
 from mapper.device_profile import DeviceProfile
 
 PREFIX = "suits-"
@@ -28,11 +27,6 @@ def kind_of(device: DeviceProfile) -> DeviceKind:
     return DeviceKind.CPU if device.is_processor else DeviceKind.GPU
 
 
-def registers_of(device: DeviceProfile) -> int:
-    """Vector registers of a processor."""
-    return vector_registers(device.vector_widths)
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One instance of a rule: what it is about, its predicate and the maps."""
@@ -48,9 +42,11 @@ Produce = Callable[[LoopKernel, DeviceProfile], Iterable[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Suit:
-    """A preference of some kinds of devices; ``sentence`` says it, ``source`` where it is from."""
+    """A preference of some kinds of devices; ``sentence`` says it, ``title`` in a few words,
+    ``source`` where it is from."""
 
     id: str
+    title: str
     sentence: str
     remedy: str
     source: Provenance

@@ -34,10 +34,10 @@ from mapper.constraint_rules.predicate import (
     multiply,
     variables,
 )
+from mapper.constraint_rules.rewriting import Rewriter
 from mapper.solver.diagram.expression import WIDE, Graph, Kind, Node
 from mapper.solver.diagram.grouping import group_rows
 from mapper.solver.diagram.row_values import values_of
-from mapper.solver.factored.rewriting import Rewriter
 from mapper.solver.factored.tables import Table
 from mapper.solver.space import Domain
 

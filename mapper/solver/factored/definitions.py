@@ -22,8 +22,8 @@ from mapper.constraint_rules.predicate import (
     Variable,
     variables,
 )
+from mapper.constraint_rules.rewriting import Rewriter, replaced
 from mapper.solver.diagram.compile import conjuncts
-from mapper.solver.factored.rewriting import Rewriter, replaced
 
 
 @dataclass(frozen=True, slots=True)

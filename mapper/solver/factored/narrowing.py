@@ -26,10 +26,10 @@ from mapper.constraint_rules.predicate import (
     negate,
     variables,
 )
+from mapper.constraint_rules.rewriting import Rewriter
 from mapper.constraint_rules.rule import Constraint, Provenance
 from mapper.constraint_rules.suits.suit import PREFIX
 from mapper.solver.diagram.compile import conjuncts
-from mapper.solver.factored.rewriting import Rewriter
 from mapper.solver.space import Domain, Space
 
 _SOURCE = Provenance("what is left of the constraints", "")

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.constraint_rules.evaluation import bind
 from mapper.constraint_rules.predicate import Predicate, Truth, Variable, variables
+from mapper.constraint_rules.rewriting import bind
 from mapper.solver.diagram.compile import conjuncts
 from mapper.solver.diagram.layers import Diagram, Layer
 from mapper.solver.diagram.sweep import sweep

@@ -21,7 +21,9 @@ from mapper.measurement import Outcome
 
 PROGRAM = '{"schema":"nestmap/program/1","kernels":[]}'
 #: As many runs and candidates as a test makes.
-UNBOUNDED: dict[str, Any] = {"most_open": 1_000_000, "most_candidates": 10**9}
+UNBOUNDED: dict[str, Any] = {
+    "most_open": 1_000_000, "most_candidates": 10**9, "most_bytes": 2**50,
+}  # fmt: skip
 SOURCE = b"kernel void k() {}"
 DEVICE = DeviceState("PoCL", {"driver": "3.0"})
 

@@ -272,3 +272,32 @@ def test_a_failed_operation_has_its_problem(service):
     answer = service.user.post("/v1/mappings/count", json=ABOUT, headers={"Prefer": "wait=0"})
     failed = until(service, answer.headers["location"], "failed")
     assert failed["problem"]["type"] == "/problems/solver-limit"
+
+
+def test_what_is_stated_reaches_the_solver_and_what_says_nothing_does_not(service):
+    service.solver.answers["explain"] = Answer([], {"empty": False, "conflict": None})
+    body = {**ABOUT, "where": ["code(row) == W0"], "suits": ["all"], "sequential_fusion": False,
+            "free_grid": True, "replicate_private": False}  # fmt: skip
+    assert service.user.post("/v1/mappings/explain", json=body).status_code == 200
+    assert service.solver.asked[-1] == {
+        "kind": "explain", **ABOUT, "mode": "strict", "device": "pocl", "free_grid": True,
+        "where": ["code(row) == W0"], "suits": ["all"], "sequential_fusion": False,
+    }  # fmt: skip
+    service.user.post("/v1/mappings/explain", json={**ABOUT, "sequential_fusion": True})
+    assert service.solver.asked[-1] == {
+        "kind": "explain", **ABOUT, "mode": "strict", "device": "pocl",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer"),
+    [
+        ({"where": ["a < 1"] * 33}, "/where"), ({"where": ["a" * 4097]}, "/where/0"),
+        ({"where": "a < 1"}, "/where"), ({"suits": [""]}, "/suits/0"),
+        ({"free_grid": "yes"}, "/free_grid"),
+    ],
+)  # fmt: skip
+def test_what_is_stated_has_bounds(service, fields, pointer):
+    answer = service.user.post("/v1/mappings/explain", json={**ABOUT, **fields})
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]

@@ -75,7 +75,7 @@ def test_the_nearest_valid_mapping_is_valid_and_can_be_generated(tmp_path: Path)
     path = tmp_path / "nearest.json"
     path.write_text(json.dumps(nearest["assignment"]))
     assert answer("check", LOCAL, str(path)) == {
-        "valid": True, "mode": "strict", "violations": [], "assumed": {}
+        "valid": True, "mode": "strict", "violations": [], "preferences": [], "assumed": {}
     }  # fmt: skip
     assert "kernel" in run("kernel", LOCAL, str(path)).stdout
 

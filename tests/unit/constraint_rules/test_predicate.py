@@ -6,7 +6,7 @@ import pytest
 
 from mapper.ast_model.index_expr import const, floor_div, modulo, symbol
 from mapper.ast_model.nodes import Relation
-from mapper.constraint_rules.evaluation import bind, evaluate, evaluate_partial
+from mapper.constraint_rules.evaluation import evaluate, evaluate_partial
 from mapper.constraint_rules.predicate import (
     FALSE,
     TRUE,
@@ -31,6 +31,7 @@ from mapper.constraint_rules.predicate import (
     to_text,
     variables,
 )
+from mapper.constraint_rules.rewriting import bind
 from mapper.errors import InputError
 
 A, B = CodeVariable("A"), CodeVariable("B")

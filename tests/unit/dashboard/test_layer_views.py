@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from api.dashboard.formats import large
 from api.dashboard.views.layers import (
     LayerAddress,
+    StatedChoices,
     broken_rules,
     checked_document,
     choices,
@@ -44,6 +45,16 @@ def test_a_pin_takes_the_place_of_another_of_the_same_map():
     twice = address.forbidden("in", "F").forbidden("in", "F")
     assert twice.forbids == ("in=F",) and twice.without("forbid", "in=F").forbids == ()
     assert address.checking(["in=S"]).at("rules").chosen == ()
+
+
+@given(st.sampled_from(["", "all"]), st.booleans(), st.lists(NAMES, max_size=3))
+def test_what_is_stated_stands_in_the_address_and_in_the_question(suits, free, where):
+    stated = StatedChoices(suits, free_grid=free, where=tuple(where))
+    query = parse_qsl(urlsplit(LayerAddress("/l", stated=stated).url()).query)
+    assert query == stated.fields()
+    about = stated.about()
+    assert about["where"] == where and about["free_grid"] is free
+    assert about["sequential_fusion"] and about["suits"] == [suits] * bool(suits)
 
 
 def test_numbers_of_mappings_are_grouped_and_then_powers_of_ten():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
+from urllib.parse import urlencode
 
 import pytest
 
@@ -99,6 +100,22 @@ def test_a_form_pins_by_leading_to_the_address_that_has_the_pin(service):
     )
     assert answer.status_code == 303
     assert answer.headers["location"] == "/layers/vgg16/7?view=mappings&pin=a%3DW0"
+
+
+def test_what_a_form_states_is_asked_and_stays_in_the_form(service):
+    query = urlencode({
+        "suits": "all", "no_sequential_fusion": "1",
+        "where": f"theta < 8\r\n\r\ncode(row) != '{HOSTILE}'",
+    })  # fmt: skip
+    page = service.user.get(f"/layers/vgg16/7?{query}").text
+    asked = service.solver.asked[-1]
+    wanted = ["theta < 8", f"code(row) != '{HOSTILE}'"]
+    assert (asked["where"], asked["suits"]) == (wanted, ["all"])
+    assert asked["sequential_fusion"] is False and "free_grid" not in asked
+    assert 'name="no_sequential_fusion" value="1" checked' in page
+    assert 'name="free_grid" value="1">' in page
+    assert "theta &lt; 8\ncode(row) != &#39;&lt;script&gt;" in page and HOSTILE not in page
+    assert service.user.get("/layers/vgg16/7?" + "where=a&" * 33).status_code == 422
 
 
 def test_measuring_again_pins_every_choice(service):

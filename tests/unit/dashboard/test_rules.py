@@ -7,8 +7,9 @@ from pathlib import Path
 
 import mapper.constraint_rules
 import mapper.tuning_space.lowering
-from api.dashboard.views.rules import PREFERENCES, RULE_TEXTS, by_rule
-from mapper.pipeline import PREFERENCES as PRODUCT_PREFERENCES
+import mapper.tuning_space.where
+from api.dashboard.views.rules import RULE_TEXTS, by_rule
+from mapper.constraint_rules.preferences import PREFERENCES
 
 VALUE = {
     "id": "no-mixing/k", "rule": "no-mixing", "subjects": list(range(12)), "buffer": None,
@@ -21,14 +22,10 @@ def test_every_rule_id_of_the_sources_has_a_title_and_a_demand():
     ids = set()
     for path in folder.glob("*.py"):
         ids |= set(re.findall(r'^\w*RULE\w* = "([a-z-]+)"', path.read_text(), re.MULTILINE))
-    ids |= {mapper.tuning_space.lowering.RULE, *PRODUCT_PREFERENCES}
+    ids |= {mapper.tuning_space.lowering.RULE, mapper.tuning_space.where.RULE, *PREFERENCES}
     assert len(ids) >= 15
     assert ids <= set(RULE_TEXTS)
     assert all(title and demand.endswith(".") for title, demand in RULE_TEXTS.values())
-
-
-def test_preferences_are_those_of_the_product():
-    assert PREFERENCES == PRODUCT_PREFERENCES
 
 
 def test_constraints_stand_by_rule_with_the_schedules_of_their_maps():

@@ -53,7 +53,9 @@ class Clock:
 
 
 #: As many runs and candidates as a test makes.
-UNBOUNDED: dict[str, Any] = {"most_open": 1_000_000, "most_candidates": 10**9}
+UNBOUNDED: dict[str, Any] = {
+    "most_open": 1_000_000, "most_candidates": 10**9, "most_bytes": 2**50,
+}  # fmt: skip
 
 
 def some_board(farm: Farm, name: str = "hikey") -> Board:

@@ -36,6 +36,7 @@ KEEP_ALL = RetentionPolicy(
     jobs_days=None,
     lone_jobs_days=None,
     artifacts_days=None,
+    programs_days=None,
 )
 
 

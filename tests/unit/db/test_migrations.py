@@ -30,6 +30,8 @@ from sqlalchemy import (
 from db.canonical import canonical_json, content_hash
 from db.engine import address_of, migration_config, open_engine
 from db.farm.farm import Farm
+from db.farm.owners import ROW_BYTES
+from db.farm.retention import RetentionPolicy
 from db.farm.selection import Selection
 from db.tables import Base
 from mapper.errors import StoreError
@@ -37,7 +39,7 @@ from mapper.measurement import Timed
 from tests.unit.db.farm_values import Clock, claim, finish, propose, some_board, some_run
 from tests.unit.db.postgres_server import program
 
-HEAD = "0006"
+HEAD = "0007"
 CANDIDATE = "c" * 64
 PROGRAM = "a" * 64
 # Rows as each revision had them, written with its own columns: no model of today is used.
@@ -79,6 +81,9 @@ ROWS["0005"] = (
     f"INSERT INTO struck_measurements VALUES (8, 4, 3, '{'b' * 64}', 'timed', '{DETAIL}', "
     "{trials}, 0.000005, 2048, '" + "f" * 64 + "', '0.1.0', "
     "'2026-01-02 03:04:06.000007+00:00', 'dev_old')",
+)
+ROWS["0006"] = tuple(
+    row[:-1] + ", NULL)" if "measurements VALUES" in row else row for row in ROWS["0005"]
 )
 
 
@@ -162,6 +167,18 @@ def test_what_was_struck_before_comes_back_without_spans(empty_url: str):
         (study,) = farm.store.studies()
         outcomes = [stored.outcome for stored in farm.store.measurements(study)]
         assert outcomes == [Timed((5,), 0.0, 1.0)] * 2
+
+
+def test_what_owners_had_before_is_counted(empty_url: str):
+    with plain_engine(empty_url) as engine, engine.begin() as connection:
+        command.upgrade(migration_config(connection), "0006")
+        write_rows(connection, "0006")
+    with Farm.open(empty_url) as farm:
+        assert farm.owners.stored_bytes("me") == len("{}") + ROW_BYTES
+        assert farm.owners.stored_bytes("other") == 0
+        # Nobody owns programs of before: they are kept for good.
+        later = RetentionPolicy(programs_days=0)
+        assert farm.retention.prune(later).programs == 0
 
 
 def test_devices_of_before_have_the_target_that_pocl_told(empty_url: str):

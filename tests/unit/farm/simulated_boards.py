@@ -42,7 +42,7 @@ def new_run(
     value = {"subject": {"document": LAYER}, "variants": ["high-level"], "seed": 1, **request}
     new = NewRun(
         board.id, "small", "test", value, budget_candidates=candidates, low_water=2,
-        most_open=1_000, most_candidates=1_000_000,
+        most_open=1_000, most_candidates=1_000_000, most_bytes=2**40,
     )  # fmt: skip
     return farm.runs.create(new).value
 

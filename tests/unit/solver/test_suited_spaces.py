@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mapper.constraint_rules.evaluation import bind
 from mapper.constraint_rules.predicate import Assignment, CodeVariable, Variable
+from mapper.constraint_rules.rewriting import bind
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.constraint_rules.suits.catalogue import ALL_SUITS
 from mapper.errors import LimitError, UnsatisfiableError
@@ -26,6 +26,7 @@ from mapper.solver.sampling import Measure, complete, sample
 from mapper.solver.solutions import solutions_of
 from mapper.solver.space import Space, check
 from mapper.tuning_records import records_of, shipped_records
+from mapper.tuning_space.where import with_where
 
 SMALL = LayerSpec(
     name="small",
@@ -60,6 +61,12 @@ def test_programs_are_counted_as_by_classes_and_tables(variant: str):
     assert isinstance(found, SuitedSpace)
     assert found.count_joint() == other.count_joint() > 0
     assert found.count_mappings() == other.count_mappings()
+
+
+def test_constraints_of_one_s_own_are_counted_as_by_classes_and_tables():
+    texts = ["code(pack_tap) != S or tw == 1", "bm + bc < 6", "local_size(convolution, 0) <= 2"]
+    space = with_where(space_of(SMALL, "blocked", "pocl"), texts)
+    assert SuitedSpace(space).count_joint() == JointSpace(space).count_joint() > 0
 
 
 def test_values_of_a_record_s_codes_are_counted_as_by_one_diagram():

@@ -174,7 +174,7 @@ def test_constraints_say_where_they_come_from():
 def test_a_broken_mapping_is_explained_with_the_nearest_valid_one(space):
     mapping = ask(kind="mappings", **HIGH_LEVEL, limit=1).items[0]["mapping"]
     assert ask(kind="check", **HIGH_LEVEL, mapping={"mapping": mapping}).end["valid"] is True
-    broken = dict.fromkeys(mapping, 0)
+    broken = dict.fromkeys(mapping, 30)
     verdict = ask(kind="check", **HIGH_LEVEL, mapping={"mapping": broken}).end
     assert verdict["valid"] is False and verdict["violations"]
     nearest = assignment_from_json(space, verdict["nearest"]["assignment"])
@@ -206,7 +206,7 @@ def test_kernels_are_those_of_the_library(space):
     assert {**found["plan"], "source": plan.source} == plan.to_json()
     assert found["facts"]["program"] == subject.hash()
     invalid = ask(
-        kind="kernel", **HIGH_LEVEL, mapping={"mapping": dict.fromkeys(chosen["mapping"], 0)}
+        kind="kernel", **HIGH_LEVEL, mapping={"mapping": dict.fromkeys(chosen["mapping"], 30)}
     )
     assert invalid.problem["type"] == "invalid-mapping" and invalid.problem["violations"]
 

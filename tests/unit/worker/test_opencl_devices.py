@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,6 +31,8 @@ PYPI = device(1, "Portable Computing Language", "OpenCL 3.0 PoCL 3.0-rc2 Linux, 
 OLDER = device(2, "Portable Computing Language", "OpenCL 2.0 PoCL 1.8 Linux", "pthread")
 DEBIAN = device(0, "Portable Computing Language", "OpenCL 3.0 PoCL 3.1+debian Linux", "pthread")
 NVIDIA = device(3, "NVIDIA CUDA", "OpenCL 3.0 CUDA 12.4", "NVIDIA H200", "gpu")
+AMD = device(4, "AMD Accelerated Parallel Processing", "OpenCL 2.1 AMD-APP", "gfx90a", "gpu")
+MALI = device(5, "ARM Platform", "OpenCL 2.0 v1.r18p0", "Mali-G72", "gpu")
 POCLS = (DEBIAN, PYPI, OLDER)
 
 
@@ -84,6 +88,30 @@ def test_profile_comes_from_the_driver() -> None:
     assert profile.max_alloc_bytes == pocl.handle.max_mem_alloc_size
     assert profile.private_bytes == CPU_PRIVATE_BYTES
     assert pocl.platform_version in profile.source
+    assert profile.lanes == 1 and profile.local_memory == "ordinary"
+    assert profile.vector_bytes == 4 * max(profile.vector_widths)
+
+
+@pytest.mark.parametrize(
+    ("found", "told", "known"),
+    [
+        (NVIDIA, {"warp_size_nv": 32, "local_mem_type": 1}, (32, 255, 4, "own")),
+        (AMD, {"wavefront_width_amd": 64, "local_mem_type": 1}, (64, None, None, "own")),
+        (MALI, {"local_mem_type": 2}, (None, None, None, "ordinary")),
+    ],
+)
+def test_what_suits_a_device_is_asked_of_its_driver(
+    found: OpenClDevice, told: dict[str, int], known: tuple[object, ...]
+) -> None:
+    sizes = dict.fromkeys(("max_mem_alloc_size", "global_mem_size", "local_mem_size"), 65_536)
+    handle = SimpleNamespace(
+        **sizes, **told, max_work_item_sizes=[64, 64, 64], max_work_group_size=64,
+        max_compute_units=2, extensions="",
+    )  # fmt: skip
+    profile = profile_of(replace(found, handle=handle))
+    assert known == (
+        profile.lanes, profile.vector_registers, profile.vector_bytes, profile.local_memory,
+    )  # fmt: skip
 
 
 @pytest.mark.kernels

@@ -14,6 +14,7 @@ from mapper.solver.space import Space, check
 
 GPU = load_profile("h200")
 CPU = load_profile("pocl")
+MALI = load_profile("mali-g72")
 
 #: A transposition: nothing but a copy.
 COPY = """
@@ -70,6 +71,26 @@ program "deep" {
       map#E(total => map#F(t => id(t), total),
         reduce((acc, row) => map#C(pair => add(pair.0, pair.1), zip(acc, row)),
                to_private(map#Z(z => id(z), fill(0.0, v))), rows)), a)), b)), c)), x))
+}
+"""
+
+#: Products of two operands, summed in a tile of `m` rows of `v` columns.
+PRODUCTS = """
+program "products" {
+  size I = 64
+  size K = 8
+  param m in {2, 8, 16, 31, 32}
+  param v in {4, 16}
+  fun id(x) = x
+  fun fma(t, x, y) = t + x * y
+  input a : [[[float]m]K]I
+  input b : [[[float]v]K]I
+  kernel out = join(map#A(both =>
+      map#E(total => map#G(row => map#F(t => id(t), row), total),
+        reduce((acc, ab) => map#M(row => map#C(p => fma(p.0, row.1, p.1), zip(row.0, ab.1)),
+                                  zip(acc, ab.0)),
+               to_private(map#Y(y => map#Z(z => id(z), y), fill(0.0, m, v))),
+               zip(both.0, both.1))), zip(a, b)))
 }
 """
 

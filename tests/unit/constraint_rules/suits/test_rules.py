@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mapper.constraint_rules.predicate import to_text
@@ -12,11 +14,14 @@ from mapper.errors import InputError
 from mapper.pipeline import rule_counts
 from mapper.profiles import load_profile
 from mapper.solver.counting import count_mappings
+from mapper.solver.explanation import explain_conflict
 from tests.unit.constraint_rules.suits.programs import (
     COPY,
     CPU,
     DEEP,
     GPU,
+    MALI,
+    PRODUCTS,
     STAGED,
     SUMS,
     space_of,
@@ -105,12 +110,58 @@ def test_lanes_along():
 
 def test_whole_warps():
     assert unsuited(STAGED, GPU, STAGED_WELL, size=48) == {"suits-whole-warps"}
+    # A quad of a Mali is four; where nothing is known of lanes nothing is asked for.
+    staged = {"suits-nothing-staged"}
+    assert unsuited(STAGED, MALI, STAGED_WELL, size=4) == staged
+    assert unsuited(STAGED, MALI, STAGED_WELL, size=6) == staged | {"suits-whole-warps"}
+    assert unsuited(STAGED, replace(GPU, lanes=None), STAGED_WELL, size=48) == set()
 
 
 def test_sums_in_registers():
     # 64 sums of one lane each, in 32 registers.
     assert unsuited(SUMS, CPU, "A=G0 Z=S C=S E=S F=F", v=64) == {"suits-sums-in-registers"}
     assert unsuited(SUMS, CPU, "A=G0 Z=V16 C=V16 E=S F=F", v=16) == set()
+
+
+def test_vectors_wider_than_a_register_take_several():
+    # 8 vectors of 16 floats in 16 registers of 32 bytes.
+    narrow = replace(CPU, vector_registers=16, vector_bytes=32)
+    mapping = "A=G0 Y=S Z=V16 M=S C=V16 E=S G=F F=F"
+    rule = {"suits-sums-in-registers"}
+    assert not unsuited(PRODUCTS, narrow, mapping, m=8, v=16) & rule
+    assert unsuited(PRODUCTS, narrow, mapping, m=16, v=16) >= rule
+    unknown = replace(CPU, vector_registers=None)
+    assert unsuited(PRODUCTS, unknown, mapping, m=32, v=16) == set()
+
+
+def test_operands_in_registers():
+    rule = {"suits-operands-in-registers"}
+    wide = "A=G0 Y=S Z=V16 M=S C=V16 E=S G=F F=F"
+    # A vector of the second operand stands beside 31 sums in 32 registers, not beside 32.
+    assert unsuited(PRODUCTS, CPU, wide, m=31, v=16) == set()
+    assert unsuited(PRODUCTS, CPU, wide, m=32, v=16) == rule
+    # 64 registers of one float: 8 x 4 sums and 4 of the row, but not 16 x 4.
+    short = "A=G0 Y=S Z=V4 M=S C=V4 E=S G=F F=F"
+    assert unsuited(PRODUCTS, MALI, short, m=8, v=4) == set()
+    assert unsuited(PRODUCTS, MALI, short, m=16, v=4) == rule
+    # A sum of one operand needs none beside it.
+    assert not any(c.rule in rule for c in space_of(SUMS, CPU, *rule).constraints)
+
+
+def test_nothing_staged_where_local_memory_is_ordinary_memory():
+    assert unsuited(STAGED, MALI, STAGED_WELL, size=4) == {"suits-nothing-staged"}
+    assert unsuited(STAGED, GPU, STAGED_WELL, size=64) == set()
+    # On a processor a copy is in the order that vectors read it.
+    assert CPU.local_memory == "ordinary"
+    assert unsuited(STAGED, CPU, STAGED_WELL, size=8) == set()
+    # Nothing is left then, and why is said; the rule can be switched off.
+    every = space_of(STAGED, MALI, *ALL_SUITS)
+    found = explain_conflict(every)
+    assert found is not None
+    assert [part.rule for part in found.parts] == ["suits-nothing-staged"]
+    others = ALL_SUITS - {"suits-nothing-staged"}
+    assert count_mappings(space_of(STAGED, MALI, *others)).mappings > 0
+    assert count_mappings(every).mappings == 0
 
 
 def test_none_is_asked_for_unless_named():

@@ -1,14 +1,17 @@
-"""Predicates rewritten bottom up: terms replaced, common factors cancelled, constants folded."""
+"""Predicates rewritten bottom up: values and terms put in, factors cancelled, constants folded."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import assert_never
 
 from mapper.constraint_rules.evaluation import Domains, term_bounds
 from mapper.constraint_rules.predicate import (
+    FALSE,
+    TRUE,
     And,
+    Assignment,
     CodeVariable,
     Compare,
     FloorDiv,
@@ -44,6 +47,90 @@ Replacement = Callable[[Predicate | IntTerm], Predicate | IntTerm | None]
 _NOTHING: Mapping[Variable, int] = {}
 
 
+def rebuilt(
+    part: Predicate | IntTerm,
+    predicate: Callable[[Predicate], Predicate],
+    term: Callable[[IntTerm], IntTerm],
+) -> Predicate | IntTerm:
+    """A part made anew of what these functions give for its own parts, constants folded."""
+    match part:
+        case Truth() | IntConst() | Member():
+            return part
+        case CodeVariable() | ParameterVariable() | LocalSizeVariable():
+            return part
+        case And(parts):
+            return all_of(*map(predicate, parts))
+        case Or(parts):
+            return any_of(*map(predicate, parts))
+        case Not(inner):
+            return negate(predicate(inner))
+        case Compare(relation, left, right):
+            return compare(relation, term(left), term(right))
+        case Sum(terms):
+            return add(*map(term, terms))
+        case Product(factors):
+            return multiply(*map(term, factors))
+        case Maximum(terms):
+            return maximum(*map(term, terms))
+        case FloorDiv(top, bottom):
+            return floor_divide(term(top), term(bottom))
+        case Modulo(top, bottom):
+            return remainder(term(top), term(bottom))
+        case Select(condition, then, otherwise):
+            return select(predicate(condition), term(then), term(otherwise))
+        case _:
+            assert_never(part)
+
+
+class _Binding:
+    """Known variables replaced by their values."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+
+    def predicate(self, predicate: Predicate) -> Predicate:
+        match predicate:
+            case Member(variable, values):
+                value = self._assignment.get(variable)
+                return predicate if value is None else Truth(value in values)
+            case And(parts):
+                return all_of(*self._until(parts, FALSE))
+            case Or(parts):
+                return any_of(*self._until(parts, TRUE))
+            case _:
+                found = rebuilt(predicate, self.predicate, self.term)
+                assert isinstance(found, Predicate)
+                return found
+
+    def term(self, term: IntTerm) -> IntTerm:
+        match term:
+            case CodeVariable() | ParameterVariable() | LocalSizeVariable():
+                value = self._assignment.get(term)
+                return term if value is None else IntConst(value)
+            case _:
+                found = rebuilt(term, self.predicate, self.term)
+                assert isinstance(found, IntTerm)
+                return found
+
+    def _until(self, parts: tuple[Predicate, ...], decisive: Truth) -> Iterator[Predicate]:
+        """The parts up to the first that decides, for those behind it do not matter."""
+        for part in parts:
+            bound = self.predicate(part)
+            yield bound
+            if bound == decisive:
+                return
+
+
+def bind(predicate: Predicate, assignment: Assignment) -> Predicate:
+    """The predicate with known variables replaced by their values and folded."""
+    return _Binding(assignment).predicate(predicate)
+
+
+def bind_term(term: IntTerm, assignment: Assignment) -> IntTerm:
+    """The term with known variables replaced by their values and folded."""
+    return _Binding(assignment).term(term)
+
+
 class Rewriter:
     """Applies one replacement to many predicates; equal parts are rewritten once.
 
@@ -77,32 +164,14 @@ class Rewriter:
 
     def _inside(self, part: Predicate | IntTerm) -> Predicate | IntTerm:
         match part:
-            case Truth() | IntConst() | Member():
-                return part
-            case CodeVariable() | ParameterVariable() | LocalSizeVariable():
-                return part
             case And(parts):
                 return _opposed(all_of(*map(self.predicate, parts)))
             case Or(parts):
                 return _opposed(any_of(*map(self.predicate, parts)))
-            case Not(inner):
-                return negate(self.predicate(inner))
-            case Compare(relation, left, right):
-                return compare(relation, self.term(left), self.term(right))
-            case Sum(terms):
-                return add(*map(self.term, terms))
-            case Product(factors):
-                return multiply(*map(self.term, factors))
-            case Maximum(terms):
-                return maximum(*map(self.term, terms))
             case FloorDiv(top, bottom):
                 return self._quotient(self.term(top), self.term(bottom))
-            case Modulo(top, bottom):
-                return remainder(self.term(top), self.term(bottom))
-            case Select(condition, then, otherwise):
-                return select(self.predicate(condition), self.term(then), self.term(otherwise))
             case _:
-                assert_never(part)
+                return rebuilt(part, self.predicate, self.term)
 
     def _quotient(self, top: IntTerm, bottom: IntTerm) -> IntTerm:
         """``(a * c) // (b * c)`` is ``a // b`` where c is at least 1."""
