@@ -113,6 +113,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await services.operations.close()
         await services.sweeper.close()
         services.database.close()
+        services.pages.close()
         if services.settings.telemetry:
             app.state.tracing.shutdown()
 

@@ -65,6 +65,8 @@ class Services:
         self.metrics = metrics
         self.logger = logger
         self.database = Database(settings.database_threads)
+        #: Large pages, one after the other: two of them would take each other's processor.
+        self.pages = Database(1)
         self.readiness = Readiness(farm, self.database)
         self.bells = Bells()
         self.streams = OpenStreams(

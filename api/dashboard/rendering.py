@@ -5,6 +5,7 @@ Everything in a template is escaped unless it is ``Markup``; a name that is miss
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -18,6 +19,7 @@ from api.auth import Principal, Role
 from api.dashboard import formats
 from api.dashboard.static_files import asset_url
 from api.problems import ProblemError
+from api.services import Services
 
 #: Nothing but this origin's own files; no inline script or style, no frame, no other origin.
 PAGE_POLICY = (
@@ -84,6 +86,17 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
     # Whoever signs out must not find the pages again by going back.
     headers = {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "private, no-cache"}
     return HTMLResponse(text, status, headers)
+
+
+async def render_apart(
+    services: Services, request: Request, template: str, make: Callable[[], Mapping[str, Any]]
+) -> HTMLResponse:
+    """As :func:`render` with the context that ``make`` gives, for pages that take long to make.
+
+    A page of a large kernel takes a second. It is made in a thread, one at a time, in turns
+    between those who ask, so that nobody's pages are everybody's delay.
+    """
+    return await services.pages(lambda: render(request, template, **make()))
 
 
 def error_page(request: Request, error: ProblemError) -> HTMLResponse:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from db.canonical import canonical_json
@@ -97,9 +97,14 @@ def checked_json(path: str, value: Any, most_bytes: int) -> Any:
 
 
 def checked_time(path: str, value: datetime) -> datetime:
-    """``value`` if it has a zone."""
+    """``value`` if it has a zone and is of the years 1 to 9999 in UTC, as which it is stored."""
     if value.tzinfo is None:
         raise InputError(Problem(path, "has no time zone", value.isoformat(), "UTC, say"))
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        allowed = "years 1 to 9999 in UTC"
+        raise InputError(Problem(path, "is no time of UTC", value.isoformat(), allowed)) from None
     return value
 
 

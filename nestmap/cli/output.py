@@ -26,18 +26,32 @@ MAX_FIELD_SHOWN = 1000
 
 def write_json(value: object) -> None:
     """One JSON value as one line on stdout, at once: the reader may be waiting for it."""
-    write_line(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    write_line(_json(value))
 
 
 def write_line(text: str) -> None:
-    """A line on stdout, at once."""
-    sys.stdout.write(text + "\n")
+    """A line on stdout, at once; see :func:`write_text`."""
+    sys.stdout.write(_shown(text) + "\n")
     sys.stdout.flush()
 
 
 def write_text(text: str) -> None:
-    """Text as it is on stdout."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    """Text on stdout: as it is in files and pipes, without what would steer it on a terminal. A
+    service or a file may hold names and sources that somebody else has made."""
+    sys.stdout.write(_shown(text if text.endswith("\n") else text + "\n"))
+
+
+def _shown(text: str) -> str:
+    return text if text.isprintable() or not sys.stdout.isatty() else printable(text)
+
+
+def _json(value: object) -> str:
+    """JSON in one line: what is no printable character is escaped, ``\\x9b`` and surrogates too,
+    which the standard lets stand."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def note(text: str) -> None:
@@ -47,7 +61,7 @@ def note(text: str) -> None:
 
 def printable(text: str) -> str:
     """The text without characters that would steer a terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def write_problems(
@@ -63,7 +77,7 @@ def write_problems(
         fields = ("path", "message", "found", "allowed", "remedy")
         shown = [{name: getattr(problem, name) for name in fields} for problem in listed]
         error = {"kind": kind, "problems": shown, **(more or {})}
-        sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")
+        sys.stderr.write(_json({"error": error}) + "\n")
         return
     for problem in listed[:MAX_PROBLEMS_SHOWN]:
         shown = printable(str(problem))

@@ -11,7 +11,7 @@ from api.dashboard.candidates import Candidate, load_candidate, predicted
 from api.dashboard.forms import form_fields
 from api.dashboard.page_routes import PageRouter, see_other
 from api.dashboard.portraits import PortraitsOf
-from api.dashboard.rendering import render
+from api.dashboard.rendering import render_apart
 from api.dashboard.views.candidates import (
     candidate_view,
     outcome_view,
@@ -52,35 +52,36 @@ async def show_candidate(
     ``run`` is a re-measurement that was just asked for."""
     candidate = await load_candidate(services, candidate_id, measurement)
     portrait = await portraits.of(services, candidate)
-    view = candidate_view(candidate, portrait)
-    source = candidate.source or (portrait.end or {}).get("source")
-    # In the order in which kernels print their parameters, which a store does not keep.
-    described = portrait.end or {}
-    chosen = described["assignment"] if described.get("valid") else candidate.chosen
-    subject, variant = candidate.subject()
-    mode = "strict" if candidate.meant is None else candidate.meant.mode
     prediction, no_prediction = None, ""
     if predict:
         prediction, no_prediction = await _prediction(services, candidate)
     boards = await services.database(services.farm.boards.page, limit=_MOST_BOARDS)
-    return render(
-        request,
-        "candidate.html",
-        candidate=candidate,
-        view=view,
-        legend=legend(),
-        source=source,
-        source_is_stored=candidate.source is not None,
-        source_lines=highlighted_lines(source) if source else (),
-        measurements=[(m, outcome_view(m), timed_ms(m)) for m in candidate.measurements],
-        command=kernel_command(subject, variant, mode, candidate.profile(), chosen),
-        prediction=prediction,
-        no_prediction=no_prediction,
-        boards=_measuring(boards, candidate.board),
-        new_run=run,
-        check_url=_check_url(candidate),
-        program_text=(portrait.end or {}).get("program", ""),
-    )
+
+    def make() -> dict[str, Any]:
+        described = portrait.end or {}
+        source = candidate.source or described.get("source")
+        # In the order in which kernels print their parameters, which a store does not keep.
+        chosen = described["assignment"] if described.get("valid") else candidate.chosen
+        subject, variant = candidate.subject()
+        mode = "strict" if candidate.meant is None else candidate.meant.mode
+        return {
+            "candidate": candidate,
+            "view": candidate_view(candidate, portrait),
+            "legend": legend(),
+            "source": source,
+            "source_is_stored": candidate.source is not None,
+            "source_lines": highlighted_lines(source) if source else (),
+            "measurements": [(m, outcome_view(m), timed_ms(m)) for m in candidate.measurements],
+            "command": kernel_command(subject, variant, mode, candidate.profile(), chosen),
+            "prediction": prediction,
+            "no_prediction": no_prediction,
+            "boards": _measuring(boards, candidate.board),
+            "new_run": run,
+            "check_url": _check_url(candidate),
+            "program_text": described.get("program", ""),
+        }
+
+    return await render_apart(services, request, "candidate.html", make)
 
 
 def _check_url(candidate: Candidate) -> str:

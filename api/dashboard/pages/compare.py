@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query, Request
 from starlette.responses import Response
@@ -12,7 +11,7 @@ from starlette.responses import Response
 from api.dashboard.candidates import Candidate, load_candidate
 from api.dashboard.page_routes import PageRouter
 from api.dashboard.portraits import PortraitsOf
-from api.dashboard.rendering import render
+from api.dashboard.rendering import render, render_apart
 from api.dashboard.views.candidates import candidate_view, outcome_view
 from api.dashboard.views.comparisons import comparison
 from api.problems import ProblemError
@@ -46,23 +45,23 @@ async def compare(
     if not candidates:
         return render(request, "compare.html", candidates=(), offered=offered, found=None)
     described = [await portraits.of(services, candidate) for candidate in candidates]
-    views = [candidate_view(*pair) for pair in zip(candidates, described, strict=True)]
-    sources = [
-        candidate.source or (portrait.end or {}).get("source")
-        for candidate, portrait in zip(candidates, described, strict=True)
-    ]
-    # difflib takes a while for long sources.
-    found = await asyncio.to_thread(comparison, candidates, views, sources)
-    return render(
-        request,
-        "compare.html",
-        candidates=candidates,
-        views=views,
-        outcomes=[outcome_view(one.meant) if one.meant else None for one in candidates],
-        offered=[point for point in offered if point.candidate_id not in ids],
-        found=found,
-        problems=[view.problem for view in views if view.problem],
-    )
+
+    def make() -> dict[str, Any]:
+        views = [candidate_view(*pair) for pair in zip(candidates, described, strict=True)]
+        sources = [
+            candidate.source or (portrait.end or {}).get("source")
+            for candidate, portrait in zip(candidates, described, strict=True)
+        ]
+        return {
+            "candidates": candidates,
+            "views": views,
+            "outcomes": [outcome_view(one.meant) if one.meant else None for one in candidates],
+            "offered": [point for point in offered if point.candidate_id not in ids],
+            "found": comparison(candidates, views, sources),
+            "problems": [view.problem for view in views if view.problem],
+        }
+
+    return await render_apart(services, request, "compare.html", make)
 
 
 def _front_of(farm: Farm, candidates: list[Candidate]) -> list[StudiedPoint]:

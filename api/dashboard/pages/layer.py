@@ -7,6 +7,7 @@ form where there is no JavaScript.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ from starlette.responses import Response
 
 from api.dashboard.forms import form_fields
 from api.dashboard.page_routes import PageRouter, see_other
-from api.dashboard.rendering import render
+from api.dashboard.rendering import render, render_apart
 from api.dashboard.subjects import (
     CHECK_S,
     DESCRIBE_S,
@@ -51,6 +52,8 @@ _PAGE = 20
 #: Seconds within which a script asks for the number of mappings under the list's choices.
 COUNT_S = 20
 _MOST_STORED = 50
+#: Any other text is left to the layer's reader, which refuses it.
+_NUMBER = re.compile("-?[0-9]{1,11}")
 SetPath = Annotated[str, Path(max_length=64)]
 #: Fields of the form of an own layer that are numbers.
 NUMBERS = (
@@ -145,7 +148,7 @@ async def show_layers(request: Request, services: ServicesOf) -> Response:
     )
 
 
-@routes.post("/layers")
+@routes.post("/layers", is_costly=True)
 async def enter_layer(request: Request, services: ServicesOf, principal: PrincipalOf) -> Response:
     """Store what a form says, as ``POST /v1/layers`` and ``/v1/programs`` do, and show it."""
     form = await form_fields(request)
@@ -155,11 +158,18 @@ async def enter_layer(request: Request, services: ServicesOf, principal: Princip
             raise not_found("layer", name)
         return see_other(f"/layers/{name}")
     if form.get("program", "").strip():
-        made = await create_program(ProgramPost(text=form["program"]), services, principal)
+        made = await create_program(_program(form["program"]), services, principal)
     else:
         made = await create_layer(_layer_value(form), services, principal)
     stored = made.headers["Location"].rpartition("/")[2]
     return see_other(f"/layers/{stored}")
+
+
+def _program(text: str) -> ProgramPost:
+    try:
+        return ProgramPost(text=text)
+    except ValidationError as error:
+        raise invalid_input(error.errors()) from None
 
 
 def _layer_value(form: dict[str, str]) -> dict[str, Any]:
@@ -168,7 +178,7 @@ def _layer_value(form: dict[str, str]) -> dict[str, Any]:
     for field, _, _ in NUMBERS:
         text = form.get(field, "").strip()
         if text:
-            value[field] = int(text) if text.lstrip("-").isdecimal() and len(text) < 12 else text
+            value[field] = int(text) if _NUMBER.fullmatch(text) else text
     for field in ("activation", "dtype", "layout"):
         if form.get(field):
             value[field] = form[field]
@@ -238,20 +248,22 @@ async def _page(
             "variables": variables,
             **await _view(services, shown, address, about, query, variables, description),
         }
-    return render(
-        request,
-        "layer.html",
-        shown=shown,
-        address=address,
-        views=layers.VIEWS,
-        problem=described.problem,
-        variants=VARIANTS,
-        profiles=profile_names(),
-        legend=legend(),
-        suits=SUITS,
-        layer_facts=None if shown.layer is None else LayerFacts.of(shown.layer),
-        **context,
-    )
+
+    def make() -> dict[str, Any]:
+        return {
+            "shown": shown,
+            "address": address,
+            "views": layers.VIEWS,
+            "problem": described.problem,
+            "variants": VARIANTS,
+            "profiles": profile_names(),
+            "legend": legend(),
+            "suits": SUITS,
+            "layer_facts": None if shown.layer is None else LayerFacts.of(shown.layer),
+            **context,
+        }
+
+    return await render_apart(services, request, "layer.html", make)
 
 
 def _about(shown: ShownSubject, address: LayerAddress) -> dict[str, Any]:
@@ -301,11 +313,14 @@ async def _counts(
 async def _mappings(
     services: Services, shown: ShownSubject, address: LayerAddress, query: SubjectQuery
 ) -> dict[str, Any]:
-    question = MappingsQuery.model_validate(
-        _about(shown, address)
-        | {"pin": list(address.pins), "forbid": list(address.forbids), "limit": _PAGE,
-           "cursor": query.cursor or None, "time_limit_s": MAPPINGS_S}
-    )  # fmt: skip
+    try:
+        question = MappingsQuery.model_validate(
+            _about(shown, address)
+            | {"pin": list(address.pins), "forbid": list(address.forbids), "limit": _PAGE,
+               "cursor": query.cursor or None, "time_limit_s": MAPPINGS_S}
+        )  # fmt: skip
+    except ValidationError as error:
+        raise invalid_input(error.errors()) from None
     page = await mappings_page(services, question, query.seconds)
     more = {} if page.problem is None else page.problem.more
     conflict = more.get("conflict") or {}

@@ -14,7 +14,7 @@ from api.baselines import Baselines, baselines_of
 from api.dashboard.candidates import load_candidate, predicted
 from api.dashboard.forms import form_fields
 from api.dashboard.page_routes import PageRouter, see_other
-from api.dashboard.rendering import render
+from api.dashboard.rendering import render_apart
 from api.dashboard.views.budgets import fastest_within, parsed_size
 from api.dashboard.views.devices import title_of
 from api.dashboard.views.points import axes, cloud_columns, conditions_of, detail
@@ -77,34 +77,36 @@ async def show_run(
     """With ``budget`` also the fastest kernel that needs no more memory, without a script."""
     found = await services.database(_look, services.farm, run_id)
     bytes_allowed = parsed_size(budget) if budget else None
-    return render(
-        request,
-        "run.html",
-        line=found.line,
-        run=found.line.run,
-        may_steer=request.state.principal.steers(found.line.run.principal),
-        layer=found.layer,
-        studies=found.studies,
-        front=found.front,
-        details=found.details,
-        outcomes=outcome_counts(found.line.run.progress.outcomes),
-        failures=found.failures,
-        improvements=found.improvements,
-        references=found.references,
-        baselines=found.baselines,
-        baseline_candidates=BASELINE_CANDIDATES,
-        baseline_command=_command(request, found),
-        budget=budget,
-        bytes_allowed=bytes_allowed,
-        within=None if bytes_allowed is None else fastest_within(found.front, bytes_allowed),
-        page_data={
-            "run": run_id,
-            "state": found.line.run.state.value,
-            "ended": found.line.run.state.ended,
-            "event": found.newest_event,
-            "operations": None if found.layer is None else found.layer.operations,
-        },
-    )
+
+    def make() -> dict[str, Any]:
+        return {
+            "line": found.line,
+            "run": found.line.run,
+            "may_steer": request.state.principal.steers(found.line.run.principal),
+            "layer": found.layer,
+            "studies": found.studies,
+            "front": found.front,
+            "details": found.details,
+            "outcomes": outcome_counts(found.line.run.progress.outcomes),
+            "failures": found.failures,
+            "improvements": found.improvements,
+            "references": found.references,
+            "baselines": found.baselines,
+            "baseline_candidates": BASELINE_CANDIDATES,
+            "baseline_command": _command(request, found),
+            "budget": budget,
+            "bytes_allowed": bytes_allowed,
+            "within": None if bytes_allowed is None else fastest_within(found.front, bytes_allowed),
+            "page_data": {
+                "run": run_id,
+                "state": found.line.run.state.value,
+                "ended": found.line.run.state.ended,
+                "event": found.newest_event,
+                "operations": None if found.layer is None else found.layer.operations,
+            },
+        }
+
+    return await render_apart(services, request, "run.html", make)
 
 
 def _command(request: Request, found: _RunPage) -> str:

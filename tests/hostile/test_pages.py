@@ -1,0 +1,105 @@
+"""Pages and forms of the dashboard under texts that no browser sends, and pages that take long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import quote_plus
+
+import pytest
+
+from api.dashboard.pages import candidate as page_of_candidate
+from api.settings import Settings
+from api.solver_pool import Answer
+from mapper.measurement import Timed
+from tests.unit.api.conftest import Service
+from tests.unit.api.farm_data import measure, new_run, propose
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+DESCRIBED = Answer([], {"kernels": [], "variant": "direct", "label": "vgg16/7"})
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    made = Service(tmp_path_factory.mktemp("pages"))
+    made.solver.answers["describe"] = DESCRIBED
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"channels": "--5"}, 422),
+        ({"channels": "²"}, 422),
+        ({"channels": "9" * 5_000}, 422),
+        ({"program": "a\0b"}, 400),
+        ({"program": "a" * 500_001}, 422),
+        ({"name": "a\0b", "channels": "64", "height": "56", "width": "56", "filters": "64"}, 400),
+        ({"a\0b": "x"}, 400),
+    ],
+)
+def test_a_form_that_no_browser_sends_is_refused(
+    service: Service, fields: dict[str, str], status: int
+):
+    body = "&".join(f"{quote_plus(name)}={quote_plus(text)}" for name, text in fields.items())
+    assert service.user.post("/layers", content=body, headers=FORM).status_code == status
+
+
+def test_a_cursor_that_was_made_up_is_refused_by_the_page_of_mappings(service: Service):
+    page = service.user.get("/layers/vgg16/7?variant=direct&view=mappings&cursor=xyz")
+    assert page.status_code == 422
+
+
+def test_storing_a_program_by_a_form_counts_as_a_request_for_a_solver(tmp_path: Path):
+    service = Service(tmp_path, Settings(solver_requests_per_minute=2))
+    try:
+        answers = [
+            service.user.post("/layers", content="layer_name=vgg16%2F7", headers=FORM).status_code
+            for _ in range(3)
+        ]
+    finally:
+        service.close()
+    assert answers == [303, 303, 429]
+
+
+@pytest.mark.parametrize("name", ["since", "until"])
+@pytest.mark.parametrize(
+    "time", ["0001-01-01T00:00:00%2B23:59", "9999-12-31T23:59:59-23:59"], ids=["before", "after"]
+)
+def test_a_time_that_utc_does_not_have_is_refused_and_no_fault_of_the_store(
+    service: Service, name: str, time: str
+):
+    for path in ("/v1/measurements", "/v1/measurements/export", "/v1/fronts"):
+        answer = service.user.get(f"{path}?{name}={time}")
+        assert answer.status_code == 422, (path, answer.text)
+    strike = {"reason": "x", name: time.replace("%2B", "+")}
+    answer = service.admin.post(f"/v1/devices/{service.device_id}/strikes", json=strike)
+    assert answer.status_code == 422, answer.text
+
+
+def test_a_page_that_takes_long_holds_up_nobody_else(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+):
+    new_run(service.farm, service.device_id)
+    propose(service.farm, 4096, exhausted=True)
+    measure(service.farm, service.device_id, Timed((1_000_000,), 1e-6, 1.0))
+    found = service.user.get("/v1/measurements").json()["items"][0]["candidate"]
+    begun, others_were_answered = threading.Event(), threading.Event()
+    waited: list[bool] = []
+
+    def slow(source: str) -> tuple[str, ...]:
+        begun.set()
+        waited.append(others_were_answered.wait(10))
+        return (source,)
+
+    monkeypatch.setattr(page_of_candidate, "highlighted_lines", slow)
+    with ThreadPoolExecutor(1) as pool:
+        page = pool.submit(service.user.get, f"/candidates/{found}")
+        assert begun.wait(10)
+        assert service.admin.get("/v1/runs").status_code == 200
+        others_were_answered.set()
+        assert page.result(20).status_code == 200
+    assert waited == [True]
