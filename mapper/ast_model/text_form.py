@@ -54,7 +54,8 @@ from mapper.ast_model.nodes import (
     Zip,
 )
 from mapper.ast_model.printer import to_text
-from mapper.ast_model.types import FLOAT, HALF, ArrayType, Memory, TupleType, Type, VectorType
+from mapper.ast_model.types import ArrayType, Memory, ScalarType, TupleType, Type, VectorType
+from mapper.elements import BY_TEXT, Element
 from mapper.errors import InputError, Problem
 
 __all__ = ["parse", "parse_expr", "parse_function", "parse_requirement", "parse_type", "to_text"]
@@ -190,8 +191,15 @@ def _whole(token: Token) -> int:
     return int(token)
 
 
-def _at(token: Token, message: str, found: str, allowed: str = "") -> InputError:
-    return InputError(Problem(f"line {token.line}, column {token.column}", message, found, allowed))
+def _at(token: Token, message: str, found: str, allowed: str = "", remedy: str = "") -> InputError:
+    place = f"line {token.line}, column {token.column}"
+    return InputError(Problem(place, message, found, allowed, remedy))
+
+
+def _element(token: Token) -> Element:
+    if token not in BY_TEXT:
+        raise _at(token, "not an element type", token[:80], ", ".join(BY_TEXT))
+    return BY_TEXT[token]
 
 
 def _bounded(expression: Expr, divisions: int) -> _Integer:
@@ -292,7 +300,14 @@ class _Build(Transformer[Token, Any]):
         return Literal(c[0])
 
     def call(self, c: list[Any]) -> Node:
-        return Call(str(c[0]), c[1] or ())
+        name, arguments = str(c[0]), c[1] or ()
+        if name in BY_TEXT:
+            # A constant of that type; no function has such a name.
+            if len(arguments) != 1 or not isinstance(arguments[0], Literal):
+                raise _at(c[0], f"{name}(…) is a constant of a type", "", "a number",
+                          f"{name}_of(…) of a value")  # fmt: skip
+            return Literal(arguments[0].value, BY_TEXT[name])
+        return Call(name, arguments)
 
     def nodes(self, c: list[Node]) -> tuple[Node, ...]:
         return tuple(c)
@@ -357,7 +372,13 @@ class _Build(Transformer[Token, Any]):
         return To(Memory.PRIVATE, c[1], 0 if c[0] is None else _whole(c[0]))
 
     def fill(self, c: list[Any]) -> Node:
-        return Fill(c[0], tuple(c[1:]))
+        return Fill(c[0].value, tuple(c[1:]), c[0].dtype)
+
+    def float_constant(self, c: list[float]) -> Literal:
+        return Literal(c[0])
+
+    def typed_constant(self, c: list[Any]) -> Literal:
+        return Literal(c[1], _element(c[0]))
 
     # ---- integer expressions
     def integer(self, c: list[_Integer]) -> Expr:
@@ -412,17 +433,11 @@ class _Build(Transformer[Token, Any]):
         return Requirement(c[0], c[1], c[2])
 
     # ---- types
-    def float_type(self, c: list[Any]) -> Type:
-        return FLOAT
+    def scalar_type(self, c: list[Token]) -> Type:
+        return ScalarType(_element(c[0]))
 
-    def half_type(self, c: list[Any]) -> Type:
-        return HALF
-
-    def vector_type(self, c: list[Expr]) -> Type:
-        return VectorType(c[0])
-
-    def half_vector_type(self, c: list[Expr]) -> Type:
-        return VectorType(c[0], HALF.dtype)
+    def vector_type(self, c: list[Any]) -> Type:
+        return VectorType(c[1], _element(c[0]))
 
     def array_type(self, c: list[Any]) -> Type:
         return ArrayType(c[0], c[1])

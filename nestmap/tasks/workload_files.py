@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.elements import Element
 from mapper.pipeline import Subject
 from nestmap.tasks.replies import Replies
 from nestmap.tuning.policy import INPUT_SEED
@@ -45,9 +46,11 @@ def workload_json(subject: Subject, parameters: Mapping[str, int], spool: Spool)
     The same for every variant of a layer, since the layer says what is computed.
     """
     workload = make_workload(subject, INPUT_SEED, parameters)
+    # 32-bit floats would not hold every integer.
+    whole = Element(workload.tolerance.dtype).is_integer
     return {
         "inputs": {name: _array(array, spool) for name, array in workload.inputs.items()},
-        "expected": _array(workload.expected.astype(np.float32), spool),
+        "expected": _array(workload.expected.astype(np.float64 if whole else np.float32), spool),
         "tolerance": workload.tolerance.to_json(),
     }
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from mapper.elements import Element
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
-from mapper.layer_spec import DType
 from mapper.measurement import Timed, Wrong
 from worker.measuring import MeasuringChild, Protocol
 from worker.measuring.guards import GUARD_BYTES, _nans
@@ -25,7 +25,7 @@ BITS = "(__global uint *)"
 
 def plan(statements: str, half: bool = False) -> HostPlan:
     """Twice the input by way of an intermediate, and something more of the first work-item."""
-    dtype = DType.FLOAT16 if half else DType.FLOAT32
+    dtype = Element.FLOAT16 if half else Element.FLOAT32
     source = HEAD.format(t="half" if half else "float") + (RIGHT_HALF if half else RIGHT)
     source += f"if (i == 0) {{ {statements} }}\n}}\n"
     buffers = (

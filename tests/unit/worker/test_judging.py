@@ -170,5 +170,5 @@ def test_inputs_of_another_element_type_than_their_buffers_are_refused():
     with pytest.raises(InputError, match=r"input a has another type; found float16; .*float32"):
         check_plan(plan, {"a": (SIZE,)}, {"a": np.dtype(np.float16)})
     check_workload({"a": np.ones(3, np.float16)}, np.ones(3))
-    with pytest.raises(InputError, match=r"inputs/a: not 32- or 16-bit floats; found float64"):
+    with pytest.raises(InputError, match=r"inputs/a: of no element type; found float64"):
         check_workload({"a": np.ones(3)}, np.ones(3))
