@@ -405,7 +405,7 @@ class ValuePrinter:
     def converted(self, given: Element, wanted: Element, value: str, width: int) -> str:
         """A number of one type as one of another, see :data:`mapper.ast_model.nodes.Op`."""
         if wanted.is_integer and not given.is_integer:
-            return f"convert_{c_type(wanted, width)}_sat_rtz({value})"
+            return f"{self.own(Kind.TO_INTEGER, width, wanted)}({value})"
         if given.is_integer:
             # A cast is the same for single numbers, and no call.
             type_ = c_type(wanted, width)

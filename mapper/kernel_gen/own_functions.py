@@ -34,6 +34,7 @@ class Kind(StrEnum):
     SUB = "sub"
     MUL = "mul"
     DIV = "div"
+    TO_INTEGER = "to"
 
 
 _UNSIGNED = {1: "uint8", 2: "uint16", 4: "uint32"}
@@ -86,7 +87,7 @@ class OwnFunction:
                 if self.width > 1:
                     bits = f"as_{Element(_UNSIGNED[self.element.bytes]).text}{self.width}"
                     result = f"as_{type_}({bits}(x) {sign} {bits}(y))"
-                return f"{type_} {self.name}({type_} x, {type_} y)\n{{\n    return {result};\n}}\n"
+                return _two_operands(self.name, type_, result)
             case Kind.DIV:
                 # Towards zero. x / 0 is 0, and x / -1 the same as 0 - x: neither may trap.
                 result = "y == 0 ? 0 : x / y"
@@ -96,7 +97,19 @@ class OwnFunction:
                     (one,) = self.needs
                     parts = (f"{one.name}(x.{lane_name(k)}, y.{lane_name(k)})" for k in lanes)
                     result = f"({type_})({', '.join(parts)})"
-                return f"{type_} {self.name}({type_} x, {type_} y)\n{{\n    return {result};\n}}\n"
+                return _two_operands(self.name, type_, result)
+            case Kind.TO_INTEGER:
+                # Of NaN OpenCL says that it should be 0; PoCL's uint is the largest.
+                floats = f"float{_lanes(self.width)}"
+                known = "x == x ? x : 0.0f"
+                if self.width > 1:
+                    known = f"select(({floats})(0.0f), x, x == x)"
+                result = f"convert_{type_}_sat_rtz({known})"
+                return f"{type_} {self.name}({floats} x)\n{{\n    return {result};\n}}\n"
+
+
+def _two_operands(name: str, type_: str, result: str) -> str:
+    return f"{type_} {name}({type_} x, {type_} y)\n{{\n    return {result};\n}}\n"
 
 
 def defined(functions: Iterable[OwnFunction]) -> list[OwnFunction]:
@@ -113,7 +126,7 @@ def every_function() -> Iterator[OwnFunction]:
                 yield OwnFunction(Kind.LOAD, width, space, element.held)
                 yield OwnFunction(Kind.STORE, width, space, element.held)
             if element.is_integer:
-                for kind in (*_WRAPPING, Kind.DIV):
+                for kind in (*_WRAPPING, Kind.DIV, Kind.TO_INTEGER):
                     yield OwnFunction(kind, width, element=element)
 
 
