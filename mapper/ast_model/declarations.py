@@ -24,7 +24,6 @@ from mapper.ast_model.nodes import (
     UserFunction,
 )
 from mapper.ast_model.types import ScalarType, VectorType, dimensions
-from mapper.elements import BY_TEXT
 from mapper.errors import Problem
 
 OPERAND_COUNTS: dict[Op, int] = {
@@ -129,9 +128,6 @@ def _function_problems(function: UserFunction) -> Iterator[Problem]:
     for name in (function.name, *function.parameters):
         if not is_name(name):
             yield Problem(path, "not a usable name", repr(name)[:80], _NAME_RULE)
-    if function.name in BY_TEXT:
-        yield Problem(path, "a function is called like an element type", function.name,
-                      "another name", f"{function.name}_of converts to it")  # fmt: skip
     if len(set(function.parameters)) != len(function.parameters) or not function.parameters:
         yield Problem(path, "parameters of a function must differ, and there must be one",
                       f"({', '.join(function.parameters)})")  # fmt: skip

@@ -152,11 +152,11 @@ def _node_lines(node: Node) -> Lines:
 
 
 def _constant_text(node: Literal | Fill) -> str:
-    """``1.5``, ``int(3)`` or ``half(1.5)``."""
+    """``1.5``, ``3:int`` or ``1.5:half``."""
     if node.dtype is Element.FLOAT32:
         return repr(float(node.value))
     whole = node.dtype.is_integer and float(node.value).is_integer()
-    return f"{node.dtype.text}({int(node.value) if whole else float(node.value)!r})"
+    return f"{int(node.value) if whole else float(node.value)!r}:{node.dtype.text}"
 
 
 def _head(

@@ -191,9 +191,8 @@ def _whole(token: Token) -> int:
     return int(token)
 
 
-def _at(token: Token, message: str, found: str, allowed: str = "", remedy: str = "") -> InputError:
-    place = f"line {token.line}, column {token.column}"
-    return InputError(Problem(place, message, found, allowed, remedy))
+def _at(token: Token, message: str, found: str, allowed: str = "") -> InputError:
+    return InputError(Problem(f"line {token.line}, column {token.column}", message, found, allowed))
 
 
 def _element(token: Token) -> Element:
@@ -299,15 +298,11 @@ class _Build(Transformer[Token, Any]):
     def literal(self, c: list[float]) -> Node:
         return Literal(c[0])
 
+    def typed_literal(self, c: list[Any]) -> Node:
+        return Literal(c[0], _element(c[1]))
+
     def call(self, c: list[Any]) -> Node:
-        name, arguments = str(c[0]), c[1] or ()
-        if name in BY_TEXT:
-            # A constant of that type; no function has such a name.
-            if len(arguments) != 1 or not isinstance(arguments[0], Literal):
-                raise _at(c[0], f"{name}(…) is a constant of a type", "", "a number",
-                          f"{name}_of(…) of a value")  # fmt: skip
-            return Literal(arguments[0].value, BY_TEXT[name])
-        return Call(name, arguments)
+        return Call(str(c[0]), c[1] or ())
 
     def nodes(self, c: list[Node]) -> tuple[Node, ...]:
         return tuple(c)
@@ -373,12 +368,6 @@ class _Build(Transformer[Token, Any]):
 
     def fill(self, c: list[Any]) -> Node:
         return Fill(c[0].value, tuple(c[1:]), c[0].dtype)
-
-    def float_constant(self, c: list[float]) -> Literal:
-        return Literal(c[0])
-
-    def typed_constant(self, c: list[Any]) -> Literal:
-        return Literal(c[1], _element(c[0]))
 
     # ---- integer expressions
     def integer(self, c: list[_Integer]) -> Expr:
