@@ -24,6 +24,7 @@ from mapper.pipeline import subject_of_program
 from mapper.schedule import ScheduleCode
 from nestmap.tuning.reference import make_workload
 from tests.kernels import run_once
+from worker.measuring.kernel_text import refuse_foreign_text
 from worker.oclgrind import check
 
 SEQUENTIAL = Choices({}, {1: ScheduleCode.SEQUENTIAL}, {})
@@ -261,3 +262,12 @@ def test_the_simulator_finds_nothing_in_a_product(element: str) -> None:
     plan = generate(program, Choices({}, codes, {}))
     report = check(plan, workload.inputs, workload.expected, tolerance=replace(workload.tolerance))
     assert report.ok, report.messages
+
+
+@pytest.mark.parametrize("element", [*BY_TEXT])
+@pytest.mark.parametrize("width", [1, 4])
+def test_workers_take_kernels_of_every_element_type(element: str, width: int) -> None:
+    texts = [COMBINED, "fma(v, w, v) / w - min(v, 3.0)"]
+    texts += [f"{name}_of(v)" for name in BY_TEXT if name != element]
+    for text in texts:
+        refuse_foreign_text(generate(program_of(text, element, width), SEQUENTIAL).source)
