@@ -1,4 +1,4 @@
-"""Inputs and reference of a run as artifacts: files of raw little-endian floats, named by hash."""
+"""Inputs and reference of a run as artifacts: files of raw little-endian numbers, named by hash."""
 
 from __future__ import annotations
 
