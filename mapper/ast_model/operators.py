@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.ast_model.nodes import COMPARISONS, CONVERSIONS, Op
+from mapper.ast_model.element_types import rounds
+from mapper.ast_model.nodes import CONVERSIONS, Op
 from mapper.elements import Element
 
 Array = NDArray[Any]
-
-#: Operators whose result is one of their operands, or a condition.
-_EXACT = frozenset((Op.MAX, Op.MIN, Op.ABS, Op.SELECT, *COMPARISONS))
 
 _COMPARED: dict[Op, np.ufunc] = {
     Op.LT: np.less,
@@ -48,7 +46,7 @@ def operated(op: Op, operands: Sequence[Array | float], floats: np.dtype[Any]) -
         result = converted(arrays[0], CONVERSIONS[op], floats)
     elif op is Op.DIV and dtype.kind in "iu":
         result = _divided(*arrays)
-    elif dtype == np.float16 and op not in _EXACT:
+    elif dtype == np.float16 and rounds(op, Element.FLOAT16):
         wide = np.float64 if op is Op.FMA else np.float32
         result = elementwise(op, [a.astype(wide) for a in arrays]).astype(np.float16)
     else:
