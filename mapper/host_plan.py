@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from mapper.elements import Element
 from mapper.errors import InputError, Problem
-from mapper.layer_spec import DType
 
 PLAN_SCHEMA = "nestmap/host-plan/2"
 FIRST_PLAN_SCHEMA = "nestmap/host-plan/1"
@@ -27,7 +27,7 @@ class BufferRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedBuffer:
-    """One OpenCL global buffer of floats, stored as ``dtype``.
+    """One OpenCL global buffer, of elements ``dtype``.
 
     ``shape`` is the row-major logical shape as the program declares it; ``bytes`` is
     what is allocated (at least dtype.bytes * prod(shape); intermediates that are expanded
@@ -40,7 +40,7 @@ class PlannedBuffer:
     shape: tuple[int, ...]
     first_use: int
     last_use: int
-    dtype: DType = DType.FLOAT32
+    dtype: Element = Element.FLOAT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class HostPlan:
                     tuple(b["shape"]),
                     b["first_use"],
                     b["last_use"],
-                    DType(b.get("dtype", DType.FLOAT32)),
+                    Element(b.get("dtype", Element.FLOAT32)),
                 )
                 for b in value["buffers"]
             ),

@@ -97,7 +97,7 @@ class OclgrindReport:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """A plan with its inputs (float32 by buffer name) and the output that is right."""
+    """A plan with its inputs by buffer name and the output that is right."""
 
     plan: HostPlan
     inputs: Mapping[str, np.ndarray[Any, Any]]

@@ -152,7 +152,7 @@ class Pool:
         inputs: Mapping[str, np.ndarray[Any, Any]],
         expected: np.ndarray[Any, Any],
     ) -> None:
-        """Store inputs (float32 or float16) and the reference for all children; InputError."""
+        """Store inputs (of element types) and the reference for all children; InputError."""
         self._workloads.upload(key, inputs, expected)
 
     def drop_workload(self, key: str) -> None:

@@ -34,7 +34,7 @@ def run_once(
     *,
     guarded: bool = True,
 ) -> np.ndarray[Any, Any]:
-    """Build and run ``plan`` once and return its output (float32).
+    """Build and run ``plan`` once and return its output, in its element type.
 
     ``guarded``: with NaNs in and around all buffers, as in verification.
     Raises InputError for inputs that do not fit the plan and DeviceError when the device is
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the plan that the command line names; prints errors only, 0 means done."""
     parser = argparse.ArgumentParser(prog="worker.run_plan", description="Run a plan once.")
     parser.add_argument("plan", type=Path, help="plan as JSON")
-    parser.add_argument("inputs", type=Path, help="inputs by buffer name, .npz of float32")
+    parser.add_argument("inputs", type=Path, help="inputs by buffer name, .npz")
     parser.add_argument("output", type=Path, help="where the output goes, .npy")
     parser.add_argument("--device", default="0", help="device spec (default: the first)")
     options = parser.parse_args(arguments)

@@ -46,6 +46,7 @@ from mapper.ast_model.nodes import (
 )
 from mapper.ast_model.printer import function_text, type_text
 from mapper.ast_model.text_form import parse_function, parse_requirement, parse_type
+from mapper.elements import BY_TEXT, Element
 from mapper.errors import LimitError, Problem
 
 PROGRAM_SCHEMA = "nestmap/program/1"
@@ -55,8 +56,8 @@ MAX_PROGRAM_DEPTH = 2 * MAX_NODE_DEPTH + 20
 # op: class, then its fields in order and what each is; "node" and "nodes" are sub-trees.
 _NODES: dict[str, tuple[type[Any], dict[str, str]]] = {
     "ref": (Ref, {"name": "text"}),
-    "literal": (Literal, {"value": "number"}),
-    "fill": (Fill, {"value": "number", "shape": "expressions"}),
+    "literal": (Literal, {"value": "number", "dtype": "element"}),
+    "fill": (Fill, {"value": "number", "shape": "expressions", "dtype": "element"}),
     "call": (Call, {"function": "text", "arguments": "nodes"}),
     "map": (Map, {"id": "id", "parameter": "text", "body": "node", "argument": "node"}),
     "reduce": (
@@ -93,6 +94,8 @@ _NODES: dict[str, tuple[type[Any], dict[str, str]]] = {
 _OPS = {class_: op for op, (class_, _) in _NODES.items()}
 # Fields that may be left out.
 _DEFAULTS: dict[tuple[str, str], object] = {
+    ("literal", "dtype"): Element.FLOAT32,
+    ("fill", "dtype"): Element.FLOAT32,
     ("reduce", "unroll"): const(0),
     ("reduce", "prefetch"): const(0),
     ("slide", "strict"): False,
@@ -245,6 +248,11 @@ def _read(reader: JsonReader, kind: str, value: object, path: str) -> Any:
             return reader.parsed(value, path, parse_type)
         case "function":
             return reader.parsed(value, path, parse_function)
+        case "element":
+            if isinstance(value, str) and value in BY_TEXT:
+                return BY_TEXT[value]
+            reader.fail(path, "not an element type", kind_of(value), ", ".join(BY_TEXT))
+            return None
         case "order":
             if value in [order.value for order in OrderKind]:
                 return OrderKind(value)
@@ -352,6 +360,8 @@ def _node_to_json(root: Node) -> dict[str, Any]:
                     target[name] = expression_to_json(value)
                 case "expressions":
                     target[name] = [expression_to_json(item) for item in value]
+                case "element":
+                    target[name] = value.text
                 case "memory" | "order":
                     target[name] = value.value
                 case _:

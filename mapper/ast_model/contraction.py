@@ -43,6 +43,12 @@ def multiplications(factors: Sequence[Array]) -> int:
     return math.prod(shape) * (len(factors) - 1)
 
 
+def exact(factors: Sequence[Array], terms: int) -> bool:
+    """Whether 64-bit floats hold every sum of so many products of integers."""
+    largest = (max(int(f.max()), -int(f.min())) for f in factors)
+    return math.prod(largest) * terms < 2**53
+
+
 def contract(left: Array, right: Array, summed: frozenset[int]) -> Array:
     """The sum over some axes of left * right, which broadcast, in 64-bit floats.
 
@@ -139,4 +145,4 @@ def _ordered(array: Array, axes: list[int]) -> Array:
 def _ordinary(array: Array) -> bool:
     """True if no product of such numbers leaves the range of 32-bit floats."""
     largest = max(float(array.max()), -float(array.min()))
-    return array.dtype != np.float16 and 1e-12 < largest < 1e15
+    return array.dtype.name in ("float32", "float64") and 1e-12 < largest < 1e15

@@ -14,7 +14,15 @@ from mapper.ast_model.bounds import (
     is_name,
 )
 from mapper.ast_model.index_expr import Expr
-from mapper.ast_model.nodes import COMPARISONS, Apply, FunctionExpr, Op, Program, UserFunction
+from mapper.ast_model.nodes import (
+    COMPARISONS,
+    CONVERSIONS,
+    Apply,
+    FunctionExpr,
+    Op,
+    Program,
+    UserFunction,
+)
 from mapper.ast_model.types import ScalarType, VectorType, dimensions
 from mapper.errors import Problem
 
@@ -33,8 +41,7 @@ OPERAND_COUNTS: dict[Op, int] = {
     Op.ABS: 1,
     **dict.fromkeys(COMPARISONS, 2),
     Op.SELECT: 3,
-    Op.TO_FLOAT: 1,
-    Op.TO_HALF: 1,
+    **dict.fromkeys(CONVERSIONS, 1),
 }
 _INT64 = 2**63 - 1
 _NAME_RULE = "a letter or _, then letters, digits and _, at most 63; no word of the text form"
@@ -67,7 +74,7 @@ def declaration_problems(program: Program) -> Iterator[Problem]:
             yield Problem(path, "too many dimensions", str(len(lengths)), str(MAX_TYPE_DEPTH))
         elif not lengths or not isinstance(element, ScalarType | VectorType):
             yield Problem(path, "an input must be an array of scalars or vectors",
-                          str(input_.type)[:200], "[float]n, [[half]m]n, [float<w>]n and so on",
+                          str(input_.type)[:200], "[float]n, [[half]m]n, [char<w>]n and so on",
                           "[float]1 for a scalar, an input for each part of a tuple")  # fmt: skip
 
 

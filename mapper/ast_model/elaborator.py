@@ -389,7 +389,8 @@ class Elaborator(KernelState):
     def scalar(self, node: Node, env: Environment) -> ScalarView:
         match node:
             case Literal():
-                return ScalarView(ScalarType(), Constant(node.value), frozenset())
+                constant = Constant(node.dtype.stored(node.value), node.dtype)
+                return ScalarView(ScalarType(node.dtype), constant, frozenset())
             case Call():
                 function = self.program.function(node.function)
                 assert function is not None

@@ -1,19 +1,21 @@
 """The meaning of programs once more, fast enough for large ones: whole arrays, BLAS for products.
 
 Results equal the interpreter's (:mod:`mapper.ast_model.interpreter`) in 64-bit floats but for the
-order in which sums are added. Values are batched as there, on arrays that no change of layout
-copies (:mod:`mapper.ast_model.grids`). A reduction that adds products is a contraction; others run
-step by step, on as much of a mapped dimension at a time as stays in a processor's cache.
+order in which sums of 32-bit floats are added. Values are batched as there, on arrays that no
+change of layout copies (:mod:`mapper.ast_model.grids`). A reduction that adds products is a
+contraction, but for those of 16-bit floats, where each step rounds; others run step by step, on as
+much of a mapped dimension at a time as stays in a processor's cache.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from mapper.ast_model.contraction import contract, independent
+from mapper.ast_model.contraction import contract, exact, independent
 from mapper.ast_model.folds import Branch, Fold, Product, Tree, fold_of, names_in
 from mapper.ast_model.grids import Array, Grid, aligned, bounded
 from mapper.ast_model.index_expr import Expr
@@ -42,7 +44,7 @@ from mapper.ast_model.nodes import (
     Transpose,
     Zip,
 )
-from mapper.ast_model.operators import elementwise
+from mapper.ast_model.operators import added_lanes, constant, held_as, operated
 from mapper.errors import LimitError, Problem
 
 Value = Grid | tuple["Value", ...]
@@ -53,6 +55,8 @@ Environment = Mapping[str, tuple[Value, int]]
 #: of matrices (4300 cubed), about a second and a half of two.
 MAX_OPERATIONS = 2**30
 MAX_MULTIPLICATIONS = 5 * 2**34
+#: What an operator on a 16-bit float costs, which NumPy converts to and fro.
+_HALF_COST = 4
 #: What an operator on whole arrays costs besides, in operations.
 _OVERHEAD = 10_000
 #: Elements of a step's result that are computed at a time.
@@ -61,6 +65,8 @@ _CHUNK = 2**17
 _SMALL = 2**22
 #: Terms up to which a sum may be added step by step.
 _STEPS = 64
+#: What 32-bit floats are computed in.
+_FLOATS = np.dtype(np.float64)
 
 
 class Evaluator:
@@ -77,15 +83,13 @@ class Evaluator:
         self._folds: dict[int, Fold | None] = {}
 
     def kernel(self, body: Node, arrays: Mapping[str, Array]) -> Array:
-        """A kernel's result from arrays by name, lanes last; in 64-bit floats or, where the
-        program says so, 16-bit ones."""
+        """A kernel's result from arrays by name, lanes last; 32-bit floats in 64 bits."""
         env: dict[str, tuple[Value, int]] = {n: (Grid.of(a), 0) for n, a in arrays.items()}
         with np.errstate(all="ignore"):  # overflow is for the comparison to judge
             result = _grid(self.evaluate(body, env, 0))
             bounded(result.shape)
             whole = result.whole()
-        half = whole.dtype == np.float16
-        return np.ascontiguousarray(whole, dtype=np.float16 if half else np.float64)
+        return np.ascontiguousarray(whole, dtype=_held(whole.dtype))
 
     def evaluate(self, node: Node, env: Environment, depth: int) -> Value:
         """The value of a node under ``depth`` batch dimensions."""
@@ -93,17 +97,18 @@ class Evaluator:
             case Ref(name):
                 value, bound = env[name]
                 return _each(value, lambda g: g.under(bound, depth))
-            case Literal(value):
-                return Grid.of(np.full((1,) * depth, value))
-            case Fill(value, shape):
+            case Literal(value, dtype):
+                return Grid.of(constant(value, held_as(dtype, _FLOATS)).reshape((1,) * depth))
+            case Fill(value, shape, dtype):
                 lengths = tuple(self._number(length) for length in shape)
-                return Grid.of(np.broadcast_to(np.float64(value), (1,) * depth + lengths))
+                single = constant(value, held_as(dtype, _FLOATS))
+                return Grid.of(np.broadcast_to(single, (1,) * depth + lengths))
             case Call(name, arguments):
                 function = self._program.function(name)
                 assert function is not None  # the type checker knows it
                 operands = [_grid(self.evaluate(a, env, depth)) for a in arguments]
                 bound = dict(zip(function.parameters, operands, strict=True))
-                return self._applied(function.body, bound, depth)
+                return _as_grid(self._applied(function.body, bound, depth), depth, _FLOATS)
             case Map(_, parameter, body, argument):
                 source = self.evaluate(argument, env, depth)
                 length = _first(source).length(depth)
@@ -171,46 +176,54 @@ class Evaluator:
 
     # Functions
 
-    def _applied(self, body: FunctionExpr, bound: Mapping[str, Grid], depth: int) -> Grid:
+    def _applied(self, body: FunctionExpr, bound: Mapping[str, Grid], depth: int) -> Grid | float:
         match body:
             case str():
                 return bound[body]
             case float() | int():
-                return Grid.of(np.full((1,) * depth, float(body)))
+                return float(body)
             case Apply(op, inner):
                 return self._operated(op, [self._applied(o, bound, depth) for o in inner], depth)
 
-    def _operated(self, op: Op, operands: list[Grid], depth: int) -> Grid:
+    def _operated(self, op: Op, operands: Sequence[Grid | float], depth: int) -> Grid:
         """An operator on scalars (``depth`` dimensions) and vectors (one more)."""
-        operands = aligned(_with_lanes(operands, depth))
-        arrays = [independent(operand.array) for operand in operands]
+        grids = [o for o in operands if isinstance(o, Grid)]
+        grids = aligned(_with_lanes(grids or [Grid.of(np.zeros((1,) * depth))], depth))
+        full = np.broadcast_shapes(*(g.array.shape for g in grids))
+        arrays = [independent(g.array) for g in grids]
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
-        self._spend(math.prod(bounded(shape)))
-        result = operate(op, arrays)
-        digits = operands[0].digits
+        halves = any(array.dtype == np.float16 for array in arrays)
+        self._spend(math.prod(bounded(shape)) * (_HALF_COST if halves else 1))
+        left = iter(arrays)
+        result = operate(op, [next(left) if isinstance(o, Grid) else o for o in operands])
+        digits = grids[0].digits
         if op in (Op.DOT, Op.SUM) and len(digits) > depth:
-            lanes = tuple(range(sum(digits[:depth]), result.ndim))
-            full = np.broadcast_shapes(*(o.array.shape for o in operands))
-            repeated = math.prod(full[a] for a in lanes) // math.prod(shape[a] for a in lanes)
-            summed = result.sum(axis=lanes) * repeated
-            full, digits, result = full[: len(full) - len(lanes)], digits[:depth], summed
-        else:
-            full = np.broadcast_shapes(*(o.array.shape for o in operands))
+            lanes = tuple(range(sum(digits[:depth]), len(full)))
+            if halves:
+                every = np.broadcast_to(result, full)
+                summed = added_lanes(every.reshape(*full[: lanes[0]], -1))
+            else:
+                repeated = math.prod(full[a] for a in lanes) // math.prod(shape[a] for a in lanes)
+                summed = (result.sum(axis=lanes) * repeated).astype(result.dtype)
+            full, digits, result = full[: lanes[0]], digits[:depth], summed
         return Grid(np.broadcast_to(result, full), digits)
 
-    def _tree(self, tree: Tree, env: Environment, depth: int) -> Grid | None:
+    def _tree(self, tree: Tree, env: Environment, depth: int) -> Grid | float | None:
         """A factor's value; None if it would have many more elements than what it is made of."""
         match tree:
             case float() | int():
-                return Grid.of(np.full((1,) * depth, tree))
+                return float(tree)
             case Branch(op, inner):
-                found: list[Grid] = []
+                found: list[Grid | float] = []
                 for part in inner:
-                    grid = self._tree(part, env, depth)
-                    if grid is None:
+                    value = self._tree(part, env, depth)
+                    if value is None:
                         return None
-                    found.append(grid)
-                arrays = [independent(g.array) for g in aligned(_with_lanes(found, depth))]
+                    found.append(value)
+                grids = [value for value in found if isinstance(value, Grid)]
+                if not grids:
+                    return self._operated(op, found, depth)
+                arrays = [independent(g.array) for g in aligned(_with_lanes(grids, depth))]
                 size = math.prod(np.broadcast_shapes(*(array.shape for array in arrays)))
                 if size > max(_SMALL, *(array.size for array in arrays)):
                     return None
@@ -236,7 +249,13 @@ class Evaluator:
     def _folded(
         self, node: Reduce, fold: Fold, source: Value, initial: Grid, env: Environment, depth: int
     ) -> Grid | None:
-        """All steps at once; None where steps one by one are better."""
+        """All steps at once; None where steps one by one are better.
+
+        So they are where each is rounded to 16 bits.
+        """
+        dtype = _held(initial.array.dtype)
+        if fold.op is Op.ADD and dtype == np.float16:
+            return None
         inner = {**env, node.parameter: (source, depth + 1)}
         steps = _first(source).length(depth)
         total = initial
@@ -244,11 +263,11 @@ class Evaluator:
         for product in fold.products:
             grids: list[Grid] = []
             for factor in product.factors:
-                grid = self._tree(factor, inner, depth + 1)
-                if grid is None:
+                value = self._tree(factor, inner, depth + 1)
+                if value is None:
                     return None
                 # What does not look at its element is the same in all steps.
-                grids.append(grid.lengthened(depth, steps))
+                grids.append(_as_grid(value, depth + 1, dtype).lengthened(depth, steps))
             planned.append((product, grids))
         parts: list[Grid] = []
         for product, grids in planned:
@@ -269,6 +288,7 @@ class Evaluator:
         if product.lanes:
             axes += range(sum(digits[: depth + 1]), sum(digits))
         arrays = [grid.array for grid in grids]
+        integers = arrays[0].dtype.kind in "iu"
         full = np.broadcast_shapes(*(array.shape for array in arrays))
         kept = [1 if a in axes else n for a, n in enumerate(full)]
         steps = math.prod(full[a] for a in axes)
@@ -295,7 +315,8 @@ class Evaluator:
                 case Op.MIN:
                     result = array.min(axis=own, keepdims=True)
                 case _:
-                    result = array.sum(axis=own, keepdims=True, dtype=np.float64)
+                    wide = np.int64 if integers else np.float64
+                    result = array.sum(axis=own, keepdims=True, dtype=wide)
                     result = result * (steps // math.prod(array.shape[a] for a in axes))
         else:
             shape = np.broadcast_shapes(*(array.shape for array in arrays))
@@ -303,8 +324,13 @@ class Evaluator:
             copied, together = sum(array.size for array in arrays), math.prod(shape)
             if seen <= _STEPS and copied > _SMALL and together <= 4 * copied:
                 return None
+            if integers and not exact(arrays, seen):
+                return None
             self._spend(copied + together // seen, together)
-            result = contract(arrays[0], arrays[1], frozenset(axes)) * (steps // seen)
+            result = contract(arrays[0], arrays[1], frozenset(axes))
+            result = (result.astype(np.int64) if integers else result) * (steps // seen)
+        if integers:
+            result = result.astype(grids[0].array.dtype)  # the lower bits
         if product.sign < 0:
             result = -result
         grid = Grid(np.broadcast_to(result, kept), digits)
@@ -363,18 +389,25 @@ class Evaluator:
         return total
 
 
-def operate(op: Op, operands: list[Array]) -> Array:
-    """An operator on arrays that broadcast, in 64-bit floats; DOT and SUM leave lanes apart."""
-    if op is Op.TO_HALF:
-        return operands[0].astype(np.float16)
-    arrays = [a if a.dtype == np.float64 else a.astype(np.float64) for a in operands]
-    match op:
-        case Op.TO_FLOAT | Op.SUM:
-            return arrays[0]
-        case Op.DOT:
-            return arrays[0] * arrays[1]
-        case _:
-            return elementwise(op, arrays)
+def operate(op: Op, operands: Sequence[Array | float]) -> Array:
+    """An operator on arrays that broadcast, 32-bit floats in 64 bits; DOT and SUM leave lanes
+    apart."""
+    values = [a.astype(_held(a.dtype), copy=False) if isinstance(a, np.ndarray) else a
+              for a in operands]  # fmt: skip
+    if op is Op.SUM:
+        return np.asarray(values[0])
+    return operated(Op.MUL if op is Op.DOT else op, values, _FLOATS)
+
+
+def _held(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that elements are computed in: their own, but 64 bits for 32-bit floats."""
+    return _FLOATS if dtype == np.float32 else dtype
+
+
+def _as_grid(value: Grid | float, depth: int, dtype: np.dtype[Any]) -> Grid:
+    if isinstance(value, Grid):
+        return value
+    return Grid.of(constant(value, dtype).reshape((1,) * depth))
 
 
 def _with_lanes(grids: list[Grid], depth: int) -> list[Grid]:

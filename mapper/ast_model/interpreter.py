@@ -4,8 +4,8 @@ Values are batched: inside ``n`` maps a value carries ``n`` leading *batch axes*
 maps' lengths or of length 1 where the value does not depend on that map. A map therefore
 runs its body once, for all elements together. A reduction runs its body once for each
 step, in order, as the kernels do. Lanes of a vector are one trailing axis; an array of
-tuples is a tuple of arrays. 16-bit floats are held in 16 bits, 32-bit ones in the type that is
-computed with.
+tuples is a tuple of arrays. Integers and 16-bit floats are held and computed with as they are,
+32-bit floats in the type that is asked for.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ from mapper.ast_model.nodes import (
     Zip,
 )
 from mapper.ast_model.obligations import Obligation
-from mapper.ast_model.operators import elementwise
+from mapper.ast_model.operators import added_lanes, constant, held_as, operated
 from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import VectorType, dimensions, element_dtype
 from mapper.errors import InputError, LimitError, Problem
-from mapper.layer_spec import DType
 
 Array = NDArray[Any]
 Value = Array | tuple["Value", ...]
@@ -86,8 +85,8 @@ def interpret_all(
     """Every kernel's result, by name, in the program's order.
 
     ``values`` has a value for every tuning parameter, ``inputs`` an array for every input,
-    outermost dimension first, lanes last; ``dtype`` is what is computed in, and what arrays of
-    32-bit floats are held in; ``tick`` is called before each step and may end it all by raising.
+    outermost dimension first, lanes last; ``dtype`` is what 32-bit floats are computed and held
+    in; ``tick`` is called before each step and may end it all by raising.
     Raises TypeErrors for a program that is not well
     typed; InputError for values that are missing or break an obligation (all are named)
     and for arrays of another shape; LimitError when an intermediate value is too large.
@@ -157,9 +156,9 @@ def checked_inputs(
         if input_.name not in inputs:
             problems.append(Problem(path, "the input has no array"))
             continue
-        lengths, element = dimensions(input_.type)
-        if isinstance(element, VectorType):
-            lengths = (*lengths, element.width)
+        lengths, single = dimensions(input_.type)
+        if isinstance(single, VectorType):
+            lengths = (*lengths, single.width)
         shape = tuple(length.evaluate(numbers) for length in lengths)
         array = np.asarray(inputs[input_.name])
         if array.shape != shape:
@@ -168,8 +167,13 @@ def checked_inputs(
         elif array.dtype.kind not in "fiub":
             problems.append(Problem(path, "the array is not of real numbers", str(array.dtype)))
         else:
-            half = element_dtype(input_.type) is DType.FLOAT16
-            arrays[input_.name] = array.astype(np.float16 if half else dtype)
+            element = element_dtype(input_.type)
+            held = array.astype(held_as(element, dtype))
+            if element.is_integer and not np.array_equal(held, array):
+                message = f"the array holds numbers that are no {element.text}"
+                low, high = element.range
+                problems.append(Problem(path, message, "", f"whole numbers from {low} to {high}"))
+            arrays[input_.name] = held
     for name in inputs.keys() - {input_.name for input_ in program.inputs}:
         problems.append(Problem(f"inputs/{name}", "no such input", name))
     if problems:
@@ -197,11 +201,13 @@ class _Interpreter:
             case Ref(name):
                 value, bound = env[name]
                 return _each(value, lambda a: _with_batch_axes(a, bound, depth))
-            case Literal(value):
-                return np.full((1,) * depth, value, self._dtype)
-            case Fill(value, shape):
+            case Literal(value, dtype):
+                single = constant(value, held_as(dtype, self._dtype))
+                return single.reshape((1,) * depth)
+            case Fill(value, shape, dtype):
                 lengths = tuple(self._number(length) for length in shape)
-                return np.broadcast_to(self._dtype.type(value), _bounded((1,) * depth + lengths))
+                single = constant(value, held_as(dtype, self._dtype))
+                return np.broadcast_to(single, _bounded((1,) * depth + lengths))
             case Call(name, arguments):
                 operands: list[Array] = []
                 for argument in arguments:
@@ -279,34 +285,32 @@ class _Interpreter:
         shapes = [a.shape if a.ndim > depth or not lanes else (*a.shape, 1) for a in operands]
         _bounded(np.broadcast_shapes(*shapes))
         arguments = dict(zip(function.parameters, operands, strict=True))
-        return self._apply(function.body, arguments, depth)
+        result = self._apply(function.body, arguments, depth)
+        array = np.asarray(result, None if isinstance(result, np.ndarray) else self._dtype)
+        return array.reshape((1,) * depth) if array.ndim < depth else array
 
-    def _apply(self, body: FunctionExpr, arguments: Mapping[str, Array], depth: int) -> Array:
+    def _apply(
+        self, body: FunctionExpr, arguments: Mapping[str, Array], depth: int
+    ) -> Array | float:
         """A function's body on scalars (``depth`` axes) and vectors (one axis more)."""
         match body:
             case str():
                 return arguments[body]
             case float() | int():
-                return np.full((1,) * depth, body, self._dtype)
+                return float(body)
             case Apply(op, inner):
                 operands = [self._apply(operand, arguments, depth) for operand in inner]
-        if any(a.ndim > depth for a in operands):  # scalars go to every lane
-            operands = [a if a.ndim > depth else a[..., np.newaxis] for a in operands]
-        match op:
-            case Op.TO_FLOAT:
-                return operands[0].astype(self._dtype)
-            case Op.TO_HALF:
-                return operands[0].astype(np.float16)
-            case Op.DOT:
-                return _lane_sum(operands[0] * operands[1], depth)
-            case Op.SUM:
-                return _lane_sum(operands[0], depth)
-            case _:
-                return elementwise(op, operands)
-
-
-def _lane_sum(array: Array, depth: int) -> Array:
-    return array.sum(axis=-1, dtype=array.dtype) if array.ndim > depth else array
+        arrays = [a for a in operands if isinstance(a, np.ndarray)]
+        vectors = any(a.ndim > depth for a in arrays)
+        if vectors:  # scalars go to every lane
+            operands = [
+                a[..., np.newaxis] if isinstance(a, np.ndarray) and a.ndim == depth else a
+                for a in operands
+            ]
+        if op not in (Op.DOT, Op.SUM):
+            return operated(op, operands, self._dtype)
+        product = operated(Op.MUL, operands, self._dtype) if op is Op.DOT else operands[0]
+        return added_lanes(product) if vectors and isinstance(product, np.ndarray) else product
 
 
 def _each(value: Value, function: Callable[[Array], Array]) -> Value:

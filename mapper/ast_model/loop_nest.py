@@ -14,8 +14,8 @@ from enum import StrEnum
 from mapper.ast_model.index_expr import Expr, Symbol
 from mapper.ast_model.nest import Nest, NestMap
 from mapper.ast_model.nodes import MapId, Op
-from mapper.ast_model.types import FLOAT_BYTES, Memory
-from mapper.layer_spec import DType
+from mapper.ast_model.types import Memory
+from mapper.elements import Element
 
 
 class Role(StrEnum):
@@ -39,13 +39,13 @@ class Buffer:
     dimensions: tuple[Expr, ...]
     role: Role
     spread: int = 0
-    dtype: DType = DType.FLOAT32
+    dtype: Element = Element.FLOAT32
     stem: str = ""
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element where it is kept: in private memory every float has 32 bits."""
-        return FLOAT_BYTES if self.memory is Memory.PRIVATE else self.dtype.bytes
+        """Bytes of an element where it is kept."""
+        return (self.dtype.held if self.memory is Memory.PRIVATE else self.dtype).bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,10 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A float."""
+    """A number."""
 
     value: float
+    dtype: Element = Element.FLOAT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,14 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True)
 class Operate:
-    """An operator of a user function; DOT and SUM never occur (see LaneSum)."""
+    """An operator of a user function; DOT and SUM never occur (see LaneSum).
+
+    ``dtype`` is what it gives; of a comparison, what it compares.
+    """
 
     op: Op
     operands: tuple[Value, ...]
+    dtype: Element = Element.FLOAT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +206,17 @@ def _direct_writes(statements: tuple[Statement, ...]) -> Iterator[Memory]:
             yield from _direct_writes(statement.body)
 
 
+def dtype_of(value: Value) -> Element:
+    """The element type of a value; of a condition, what it compares."""
+    match value:
+        case Constant() | Operate():
+            return value.dtype
+        case Load():
+            return value.buffer.dtype
+        case Guarded() | LaneSum():
+            return dtype_of(value.value)
+
+
 def loads(value: Value) -> Iterator[Load]:
     """Every load in a value."""
     match value:
@@ -243,7 +259,8 @@ def substitute_value(value: Value, values: Mapping[str, Expr]) -> Value:
             )
             return Guarded(guard, substitute_value(value.value, values), value.otherwise)
         case Operate():
-            return Operate(value.op, tuple(substitute_value(o, values) for o in value.operands))
+            operands = tuple(substitute_value(o, values) for o in value.operands)
+            return Operate(value.op, operands, value.dtype)
         case LaneSum():
             # The lane is bound here: an outer lane of the same name does not reach inside.
             free = {name: v for name, v in values.items() if name != value.lane.name}

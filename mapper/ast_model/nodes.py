@@ -16,6 +16,7 @@ from functools import cache
 
 from mapper.ast_model.index_expr import Expr, const
 from mapper.ast_model.types import Memory, Type
+from mapper.elements import Element
 
 MapId = int | str
 NO = const(0)
@@ -30,9 +31,10 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A float constant."""
+    """A constant: a whole number where its type is an integer."""
 
     value: float
+    dtype: Element = Element.FLOAT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Fill:
 
     value: float
     shape: tuple[Expr, ...]
+    dtype: Element = Element.FLOAT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +230,12 @@ class Op(StrEnum):
     """Operators of user functions. FMA(a, b, c) is a*b + c; DOT sums a*b over lanes.
 
     EXP(a) is e to the a. A comparison gives a condition, which SELECT(c, a, b) alone takes: a
-    where c holds, else b. TO_FLOAT(a) is a 16-bit float as a 32-bit one, TO_HALF(a) the nearest
-    16-bit float of a 32-bit one (ties to even); all others work on 32-bit floats.
+    where c holds, else b. The others work on numbers of one type and give a number of it: integers
+    lose what their bits do not hold, division goes towards zero (x / 0 is 0), 16-bit floats are
+    rounded after each operator (ties to even); EXP and SQRT are of floats.
+    :data:`CONVERSIONS` are to the type in their name: to floats the nearest (ties to even), from
+    floats to integers towards zero, what is out of range to the nearest end and NaN to 0, from
+    integers to integers the lower bits.
     """
 
     ADD = "+"
@@ -252,7 +259,16 @@ class Op(StrEnum):
     SELECT = "select"
     TO_FLOAT = "float_of"
     TO_HALF = "half_of"
+    TO_CHAR = "char_of"
+    TO_UCHAR = "uchar_of"
+    TO_SHORT = "short_of"
+    TO_USHORT = "ushort_of"
+    TO_INT = "int_of"
+    TO_UINT = "uint_of"
 
+
+CONVERSIONS = {Op(f"{element.text}_of"): element for element in Element}
+"""Operators that change the type of an element, with the type that they give."""
 
 COMPARISONS = (Op.LT, Op.LE, Op.GT, Op.GE, Op.EQ, Op.NE)
 
@@ -292,8 +308,7 @@ BUILTIN_FUNCTIONS: dict[str, UserFunction] = {
         UserFunction("min", ("x", "y"), Apply(Op.MIN, ("x", "y"))),
         UserFunction("fma", ("x", "y", "z"), Apply(Op.FMA, ("x", "y", "z"))),
         UserFunction("dot", ("x", "y"), Apply(Op.DOT, ("x", "y"))),
-        UserFunction("float_of", ("x",), Apply(Op.TO_FLOAT, ("x",))),
-        UserFunction("half_of", ("x",), Apply(Op.TO_HALF, ("x",))),
+        *(UserFunction(op.value, ("x",), Apply(op, ("x",))) for op in CONVERSIONS),
         UserFunction(
             "dot_add", ("acc", "x", "y"), Apply(Op.ADD, ("acc", Apply(Op.DOT, ("x", "y"))))
         ),

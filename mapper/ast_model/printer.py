@@ -38,6 +38,7 @@ from mapper.ast_model.nodes import (
     Zip,
 )
 from mapper.ast_model.types import ArrayType, ScalarType, TupleType, Type, VectorType
+from mapper.elements import Element
 
 WIDTH = 92
 # Deeper lines stand no further right: the text of a deep program would be mostly blank.
@@ -127,10 +128,11 @@ def _node_lines(node: Node) -> Lines:
     match node:
         case Ref(name):
             return [(0, name)]
-        case Literal(value):
-            return [(0, repr(float(value)))]
-        case Fill(value, shape):
-            return [(0, f"fill({float(value)!r}, {', '.join(str(length) for length in shape)})")]
+        case Literal():
+            return [(0, _constant_text(node))]
+        case Fill(_, shape):
+            lengths = ", ".join(str(length) for length in shape)
+            return [(0, f"fill({_constant_text(node)}, {lengths})")]
         case Let(name, value, body):
             bound = _after(f"let {name} = ", _node_lines(value))
             depth, last = bound[-1]
@@ -147,6 +149,14 @@ def _node_lines(node: Node) -> Lines:
             for argument in arguments:
                 parts.append(_node_lines(argument))
             return _wrapped(head, parts)
+
+
+def _constant_text(node: Literal | Fill) -> str:
+    """``1.5``, ``3:int`` or ``1.5:half``."""
+    if node.dtype is Element.FLOAT32:
+        return repr(float(node.value))
+    whole = node.dtype.is_integer and float(node.value).is_integer()
+    return f"{int(node.value) if whole else float(node.value)!r}:{node.dtype.text}"
 
 
 def _head(

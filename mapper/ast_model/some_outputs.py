@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ from mapper.ast_model.nodes import (
     UserFunction,
     Zip,
 )
+from mapper.ast_model.operators import constant, held_as
 from mapper.errors import LimitError, Problem
 
 #: Elements that may be looked up and computed, about a second of one core.
@@ -54,6 +56,7 @@ MAX_ELEMENTS = 2**27
 _OVERHEAD = 500
 #: Elements that are computed at a time.
 _CHUNK = 2**19
+_FLOATS = np.dtype(np.float64)
 
 Indices = tuple[Any, ...]
 
@@ -87,7 +90,7 @@ class SomeOutputs:
         self._spent = 0
         # Of the index arrays that elements are being looked up with.
         self._axes = 1
-        self._size = 1
+        self._size: int = 1
         self._folds: dict[int, Fold | None] = {}
 
     def kernel(self, body: Node, known: Mapping[str, Elements]) -> Elements:
@@ -110,11 +113,12 @@ class SomeOutputs:
         match node:
             case Ref(name):
                 return env[name]
-            case Literal(value):
-                return elements_of(np.asarray(value, dtype=np.float64))
-            case Fill(value, shape):
+            case Literal(value, dtype):
+                return elements_of(constant(value, held_as(dtype, _FLOATS)))
+            case Fill(value, shape, dtype):
                 lengths = tuple(self._number(length) for length in shape)
-                return Elements(lengths, lambda _: np.asarray(value, dtype=np.float64))
+                single = constant(value, held_as(dtype, _FLOATS))
+                return Elements(lengths, lambda _: single)
             case Call(name, arguments):
                 function = self._program.function(name)
                 assert function is not None  # the type checker knows it
@@ -212,15 +216,16 @@ class SomeOutputs:
         width = _width(applied)
         return _kept(
             Elements(
-                () if width is None else (width,), lambda indices: self._value(applied, indices)
+                () if width is None else (width,),
+                lambda indices: np.asarray(self._value(applied, indices)),
             )
         )
 
-    def _value(self, applied: _Applied, lane: Indices) -> Array:
+    def _value(self, applied: _Applied, lane: Indices) -> Array | float:
         """The value of operators on elements, of a vector in a lane."""
         match applied:
             case float() | int():
-                return np.asarray(float(applied))
+                return float(applied)
             case Elements(shape, at):
                 result = at(lane if shape else ())
                 self._spend(result.size)
@@ -234,10 +239,11 @@ class SomeOutputs:
 
     def _lane_sum(self, op: Op, inner: tuple[_Applied, ...]) -> Array:
         widths = [width for operand in inner if (width := _width(operand)) is not None]
-        total: Array = np.asarray(0.0)
-        for lane in range(widths[0] if widths else 1):
-            total = total + operate(op, [self._value(operand, (lane,)) for operand in inner])
-        return total
+        lanes = [
+            operate(op, [self._value(operand, (lane,)) for operand in inner])
+            for lane in range(widths[0] if widths else 1)
+        ]
+        return reduce(lambda total, lane: operate(Op.ADD, (total, lane)), lanes)
 
     # Reductions
 
@@ -248,9 +254,10 @@ class SomeOutputs:
             self._folds[id(node)] = fold_of(self._program, node)
         fold = self._folds[id(node)]
         steps = _first(source).shape[0]
-        if fold is not None and len(start.shape) <= 1:
-            return self._folded(node, fold, env, source, start.at(place), place)
         total = start.at(place)
+        stepwise = total.dtype == np.float16  # each step is rounded
+        if fold is not None and len(start.shape) <= 1 and not stepwise:
+            return self._folded(node, fold, env, source, total, place)
         for step in range(steps):
 
             def held(indices: Indices, total: Array = total) -> Array:
@@ -276,7 +283,8 @@ class SomeOutputs:
         lane: Indices,
     ) -> Array:
         axes, size, steps = self._axes, self._size, _first(source).shape[0]
-        chunk = max(1, _CHUNK // size)
+        chunk, dtype = max(1, _CHUNK // size), total.dtype
+        wide = np.int64 if dtype.kind in "iu" else np.float64
         for first in range(0, steps, chunk):
             indices = np.arange(first, min(first + chunk, steps))
             step = indices.reshape(-1, *(1,) * axes)
@@ -290,7 +298,7 @@ class SomeOutputs:
                         applied = _Operation(Op.MUL, (applied, operand))
                     if product.lanes:
                         applied = _Operation(Op.SUM, (applied,))
-                    values = np.asarray(self._value(applied, lane), dtype=np.float64)
+                    values = np.asarray(self._value(applied, lane), dtype=wide)
                 finally:
                     self._axes, self._size = axes, size
                 if values.ndim <= axes:  # the same in all steps
@@ -298,6 +306,8 @@ class SomeOutputs:
                 if fold.op is Op.ADD and len(values) == 1:
                     values = values * len(indices)
                 total = _taken(total, values, fold.op, product.sign)
+                if wide is np.int64:
+                    total = total.astype(dtype)  # the lower bits
         return total
 
     def _tree(self, tree: Tree, env: Environment) -> _Applied:
@@ -364,8 +374,8 @@ def _padded(left: int, right: int, fill: float) -> Callable[[Elements], Elements
         def at(indices: Indices) -> Array:
             index = np.asarray(indices[0] - left)
             values = elements.at((np.clip(index, 0, length - 1), *indices[1:]))
-            if values.dtype != np.float16:
-                values = values.astype(np.float64)
+            if values.dtype == np.float32:
+                values = values.astype(_FLOATS)
             held = values.dtype.type(fill)
             return np.where((index >= 0) & (index < length), values, held)
 

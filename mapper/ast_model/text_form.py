@@ -54,7 +54,8 @@ from mapper.ast_model.nodes import (
     Zip,
 )
 from mapper.ast_model.printer import to_text
-from mapper.ast_model.types import FLOAT, HALF, ArrayType, Memory, TupleType, Type, VectorType
+from mapper.ast_model.types import ArrayType, Memory, ScalarType, TupleType, Type, VectorType
+from mapper.elements import BY_TEXT, Element
 from mapper.errors import InputError, Problem
 
 __all__ = ["parse", "parse_expr", "parse_function", "parse_requirement", "parse_type", "to_text"]
@@ -194,6 +195,12 @@ def _at(token: Token, message: str, found: str, allowed: str = "") -> InputError
     return InputError(Problem(f"line {token.line}, column {token.column}", message, found, allowed))
 
 
+def _element(token: Token) -> Element:
+    if token not in BY_TEXT:
+        raise _at(token, "not an element type", token[:80], ", ".join(BY_TEXT))
+    return BY_TEXT[token]
+
+
 def _bounded(expression: Expr, divisions: int) -> _Integer:
     terms = expression.terms
     if len(terms) > MAX_TERMS or divisions > MAX_EXPRESSION_DEPTH:
@@ -291,6 +298,9 @@ class _Build(Transformer[Token, Any]):
     def literal(self, c: list[float]) -> Node:
         return Literal(c[0])
 
+    def typed_literal(self, c: list[Any]) -> Node:
+        return Literal(c[0], _element(c[1]))
+
     def call(self, c: list[Any]) -> Node:
         return Call(str(c[0]), c[1] or ())
 
@@ -357,7 +367,7 @@ class _Build(Transformer[Token, Any]):
         return To(Memory.PRIVATE, c[1], 0 if c[0] is None else _whole(c[0]))
 
     def fill(self, c: list[Any]) -> Node:
-        return Fill(c[0], tuple(c[1:]))
+        return Fill(c[0].value, tuple(c[1:]), c[0].dtype)
 
     # ---- integer expressions
     def integer(self, c: list[_Integer]) -> Expr:
@@ -412,17 +422,11 @@ class _Build(Transformer[Token, Any]):
         return Requirement(c[0], c[1], c[2])
 
     # ---- types
-    def float_type(self, c: list[Any]) -> Type:
-        return FLOAT
+    def scalar_type(self, c: list[Token]) -> Type:
+        return ScalarType(_element(c[0]))
 
-    def half_type(self, c: list[Any]) -> Type:
-        return HALF
-
-    def vector_type(self, c: list[Expr]) -> Type:
-        return VectorType(c[0])
-
-    def half_vector_type(self, c: list[Expr]) -> Type:
-        return VectorType(c[0], HALF.dtype)
+    def vector_type(self, c: list[Any]) -> Type:
+        return VectorType(c[1], _element(c[0]))
 
     def array_type(self, c: list[Any]) -> Type:
         return ArrayType(c[0], c[1])

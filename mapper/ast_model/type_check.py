@@ -18,7 +18,7 @@ from mapper.ast_model.bounds import (
     writes,
 )
 from mapper.ast_model.declarations import declaration_problems, lane_reducing
-from mapper.ast_model.element_types import WrongElements, result_dtype
+from mapper.ast_model.element_types import WrongElements, typed_body
 from mapper.ast_model.index_expr import (
     Expr,
     const,
@@ -56,7 +56,6 @@ from mapper.ast_model.obligations import Obligation
 from mapper.ast_model.type_findings import Findings, type_text
 from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import (
-    FLOAT,
     ArrayType,
     Memory,
     ScalarType,
@@ -136,8 +135,8 @@ def check_program(program: Program) -> ProgramTypes:
             lengths, element = dimensions(result)
             if not lengths or not isinstance(element, ScalarType | VectorType):
                 checker.fail(path, "a kernel's result must be an array of scalars or vectors",
-                             type_text(result), "[float]n, [[half]m]n, [float<w>]n and so on",
-                             "a map whose body returns one float")  # fmt: skip
+                             type_text(result), "[float]n, [[half]m]n, [char<w>]n and so on",
+                             "a map whose body returns one number")  # fmt: skip
             kernel_types[kernel.name] = result
         env[kernel.name] = result
     if checker.problems:
@@ -180,12 +179,12 @@ class _Checker(Findings):
                 if name not in env:
                     self.fail(path, "unknown name", name, ", ".join(sorted(env)[:20]))
                 return env.get(name)
-            case Literal(value):
-                self._check_finite(value, path)
-                return FLOAT
-            case Fill(value, shape):
-                self._check_finite(value, path)
-                found = self._fill(shape, path)
+            case Literal(value, dtype):
+                self._check_constant(value, dtype, path)
+                return ScalarType(dtype)
+            case Fill(value, _, dtype):
+                self._check_constant(value, dtype, path)
+                found = self._fill(node, path)
             case Call(_, arguments) | Zip(arguments):
                 types: list[Type | None] = []
                 for index, argument in enumerate(arguments):
@@ -245,7 +244,8 @@ class _Checker(Findings):
             case AsScalar():
                 return self._as_scalar(argument, path)
 
-    def _fill(self, shape: tuple[Expr, ...], path: str) -> Type | None:
+    def _fill(self, node: Fill, path: str) -> Type | None:
+        shape = node.shape
         if not shape:
             self.fail(path, "fill without a shape", "", "one length or more", "a literal")
             return None
@@ -253,7 +253,7 @@ class _Checker(Findings):
         if len(shape) > MAX_TYPE_DEPTH:
             self.fail(path, "too many dimensions", str(len(shape)), str(MAX_TYPE_DEPTH))
             return None
-        return array(FLOAT, *shape) if all(rights) else None
+        return array(ScalarType(node.dtype), *shape) if all(rights) else None
 
     def _call(self, name: str, types: list[Type | None], path: str) -> Type | None:
         function = self.program.function(name)
@@ -281,13 +281,13 @@ class _Checker(Findings):
                 case ArrayType() | TupleType():
                     remedy = "map it" if isinstance(type_, ArrayType) else "take a component, e.0"
                     self.fail(where, f"{name} works on scalars and vectors", type_text(type_),
-                              "float, half, float<w> or half<w>", remedy)  # fmt: skip
+                              "float, int, half<w> and so on", remedy)  # fmt: skip
                     right = False
         if not right:
             return None
         scalars = [t for t in types if isinstance(t, ScalarType | VectorType)]
         try:
-            dtype = result_dtype(function, tuple(t.dtype for t in scalars))
+            dtype = typed_body(function, tuple(t.dtype for t in scalars)).dtype
             scalar = lane_reducing(function, tuple(isinstance(t, VectorType) for t in scalars))
         except KeyError:  # an unknown name in the function, which was reported there
             return None
@@ -373,13 +373,15 @@ class _Checker(Findings):
         return self._made(ArrayType(ArrayType(source.element, node.size), count), path)
 
     def _pad(self, node: Pad, type_: Type | None, path: str) -> Type | None:
-        self._check_finite(node.value, path)
         right = self._known(node.left, path, "a pad amount")
         right &= self._known(node.right, path, "a pad amount")
         source = self._array(type_, path, "pad")
         if source is None or not right:
             return None
-        if not isinstance(dimensions(source)[1], ScalarType | VectorType):
+        element = dimensions(source)[1]
+        if isinstance(element, ScalarType | VectorType):
+            self._check_constant(node.value, element.dtype, path)
+        else:
             self.fail(path, "pad cannot make up tuples", type_text(source), "arrays of scalars",
                       "pad before zip")  # fmt: skip
             return None

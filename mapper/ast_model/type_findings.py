@@ -11,6 +11,7 @@ from mapper.ast_model.nodes import Program, Relation
 from mapper.ast_model.obligations import Obligation, decide
 from mapper.ast_model.type_memory import TypeMemory
 from mapper.ast_model.types import ArrayType, ScalarType, TupleType, Type, VectorType
+from mapper.elements import Element
 from mapper.errors import Problem
 
 
@@ -127,9 +128,13 @@ class Findings:
             if isinstance(atom, Quotient) and atom.exact
         )  # fmt: skip
 
-    def _check_finite(self, value: float, path: str) -> None:
+    def _check_constant(self, value: float, dtype: Element, path: str) -> None:
         if not math.isfinite(value):
-            self.fail(path, "a constant must be finite", str(value), "a float", "-3.4e38 for -inf")
+            self.fail(path, "a constant must be finite", str(value), "a number", "-3.4e38 for -inf")
+        elif not dtype.holds(value):
+            low, high = dtype.range
+            self.fail(path, f"the constant is no {dtype.text}", f"{value:g}",
+                      f"whole numbers from {low} to {high}")  # fmt: skip
 
 
 def type_text(type_: Type) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mapper.ast_model.index_expr import Expr, ExprLike, as_expr
-from mapper.layer_spec import DType
+from mapper.elements import Element
 
 
 class Memory(StrEnum):
@@ -17,18 +17,14 @@ class Memory(StrEnum):
     GLOBAL = "global"
 
 
-ELEMENT_NAMES = {DType.FLOAT32: "float", DType.FLOAT16: "half"}
-"""What element types are called in programs; OpenCL calls them the same."""
-
-
 @dataclass(frozen=True, slots=True)
 class ScalarType:
-    """A 32-bit float, or a 16-bit one, which is stored and converted but not computed with."""
+    """A float or an integer."""
 
-    dtype: DType = DType.FLOAT32
+    dtype: Element = Element.FLOAT32
 
     def __str__(self) -> str:
-        return ELEMENT_NAMES[self.dtype]
+        return self.dtype.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +32,10 @@ class VectorType:
     """``width`` scalars that are read, computed and written together (an OpenCL vector)."""
 
     width: Expr
-    dtype: DType = DType.FLOAT32
+    dtype: Element = Element.FLOAT32
 
     def __str__(self) -> str:
-        return f"{ELEMENT_NAMES[self.dtype]}<{self.width}>"
+        return f"{self.dtype.text}<{self.width}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +62,7 @@ class ArrayType:
 Type = ScalarType | VectorType | TupleType | ArrayType
 
 FLOAT = ScalarType()
-HALF = ScalarType(DType.FLOAT16)
-FLOAT_BYTES = 4
+HALF = ScalarType(Element.FLOAT16)
 
 
 def array(element: Type, *lengths: ExprLike) -> Type:
@@ -78,7 +73,7 @@ def array(element: Type, *lengths: ExprLike) -> Type:
     return result
 
 
-def element_dtype(type_: Type) -> DType:
+def element_dtype(type_: Type) -> Element:
     """What the scalars of an array, vector or scalar are stored as; of a tuple its first."""
     while True:
         match type_:

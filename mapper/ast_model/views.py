@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from mapper.ast_model.element_types import stored_value
 from mapper.ast_model.index_expr import Expr, Symbol, const, exact_div, floor_div, modulo, symbol
 from mapper.ast_model.loop_nest import (
     Buffer,
@@ -102,7 +101,7 @@ def fill_view(type_: Type, value: float) -> View:
     if isinstance(type_, ArrayType):
         element = type_.element
         return ArrayView(type_, lambda _: fill_view(element, value), frozenset())
-    return ScalarView(type_, Constant(value), frozenset())
+    return ScalarView(type_, Constant(value, element_dtype(type_)), frozenset())
 
 
 def guard_view(view: View, guard: Guard, otherwise: float) -> View:
@@ -115,7 +114,7 @@ def guard_view(view: View, guard: Guard, otherwise: float) -> View:
     if isinstance(view, TupleView):
         return TupleView(view.type, tuple(guard_view(v, guard, otherwise) for v in view.items))
     assert isinstance(view, ScalarView)
-    held = stored_value(otherwise, element_dtype(view.type))
+    held = element_dtype(view.type).stored(otherwise)
     return ScalarView(view.type, Guarded(guard, view.value, held), view.memories)
 
 

@@ -24,7 +24,7 @@ from mapper.ast_model.loop_nest import (
 )
 from mapper.ast_model.nodes import MapId, Relation
 from mapper.ast_model.spread import spread_dimension
-from mapper.ast_model.types import FLOAT_BYTES, Memory
+from mapper.ast_model.types import Memory
 from mapper.constraint_rules.owners import used_in
 from mapper.constraint_rules.predicate import (
     IntTerm,
@@ -147,10 +147,12 @@ def _private_bytes(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Constr
             for buffer, scope in declared
             if tuple(id(loop) for loop in scope) == key[: len(scope)]
         ]
-        terms = [multiply(FLOAT_BYTES, *lengths_in_a_thread(kernel, buffer)) for buffer in alive]
+        terms = [
+            multiply(buffer.element_bytes, *lengths_in_a_thread(kernel, buffer)) for buffer in alive
+        ]
         # What a reduce around it has loaded ahead is alive as well.
         depths = range(1, len(key) + 1)
-        terms += [multiply(FLOAT_BYTES, ahead[key[:d]][0]) for d in depths if key[:d] in ahead]
+        terms += [ahead[key[:d]][0] for d in depths if key[:d] in ahead]
         live[key] = (terms, [buffer.name for buffer in alive], loops)
     for position, (terms, names, loops) in enumerate(live.values()):
         ids = [loop.map_id for loop in loops if loop.map_id is not None]
@@ -171,8 +173,9 @@ def _stacked_bytes(kernel: LoopKernel, device: str, most: int) -> Iterator[Const
     for buffer, _ in declared:
         elements = multiply(*lengths_in_a_thread(kernel, buffer))
         few = compare(Relation.LE, elements, MAX_REGISTERS)
-        terms.append(multiply(FLOAT_BYTES, select(few, _STACKED_COPIES, 1), elements))
-    terms += [multiply(FLOAT_BYTES * _STACKED_COPIES, term) for _, term in stages(kernel)]
+        copies = select(few, _STACKED_COPIES, 1)
+        terms.append(multiply(buffer.element_bytes, copies, elements))
+    terms += [multiply(_STACKED_COPIES, term) for _, term in stages(kernel)]
     if terms:
         yield _limit(
             f"stacked-bytes/{kernel.name}",

@@ -51,7 +51,8 @@ def local_copies(loops: tuple[Loop, ...]) -> IntTerm:
 
 
 def stages(kernel: LoopKernel) -> Iterator[tuple[tuple[Loop, ...], IntTerm]]:
-    """The loops from the outermost to each reduce that may load ahead, and its floats then."""
+    """The loops from the outermost to each reduce that may load ahead, and the bytes that a
+    work-item keeps then."""
     yield from _below(kernel, kernel.statements, ())
 
 
@@ -65,7 +66,7 @@ def _below(
         if statement.prefetch is not None and statement.prefetch != 0:
             copies = list(_copies(statement))
             if copies:
-                yield loops, _elements(kernel.name, statement, copies)
+                yield loops, _bytes(kernel.name, statement, copies)
         yield from _below(kernel, statement.body, loops)
 
 
@@ -92,10 +93,10 @@ def _chain(statement: Statement) -> tuple[Loop, ...] | None:
     return tuple(chain) if copies and statement.buffer.memory is Memory.LOCAL else None
 
 
-def _elements(kernel: str, reduce: Loop, copies: list[tuple[Loop, ...]]) -> IntTerm:
-    """Floats that a work-item keeps of all copies; 0 where the reduce does not load ahead."""
+def _bytes(kernel: str, reduce: Loop, copies: list[tuple[Loop, ...]]) -> IntTerm:
+    """Bytes that a work-item keeps of all copies; 0 where the reduce does not load ahead."""
     assert reduce.prefetch is not None
-    terms: list[IntTerm] = []
+    elements: dict[int, list[IntTerm]] = {}
     # A copy that is not shared out ends what is loaded ahead.
     wanted: list[Predicate] = [
         compare(Relation.NE, term_of(reduce.prefetch, {}), 0),
@@ -105,8 +106,11 @@ def _elements(kernel: str, reduce: Loop, copies: list[tuple[Loop, ...]]) -> IntT
         wanted.append(_shared_out_once(chain))
         share = _share_of_a_work_item(kernel, chain)
         more = select(_is_one_run(chain), 0, MORE_THAN_A_SHARE)
-        terms.append(select(all_of(*wanted), add(share, more), 0))
-    return add(*terms)
+        (store,) = chain[-1].body
+        assert isinstance(store, Store)
+        kept = elements.setdefault(store.buffer.dtype.held.bytes, [])
+        kept.append(select(all_of(*wanted), add(share, more), 0))
+    return add(*(multiply(size, add(*terms)) for size, terms in elements.items()))
 
 
 def _is_one_run(chain: tuple[Loop, ...]) -> Predicate:

@@ -22,7 +22,7 @@ from mapper.ast_model.index_expr import Expr, Quotient, as_they_are, const
 from mapper.ast_model.loop_nest import Buffer, Declare, Loop, LoopKernel, Store, walk
 from mapper.ast_model.nodes import Program, Relation
 from mapper.ast_model.polynomial import atom_expr
-from mapper.ast_model.types import FLOAT_BYTES, Memory
+from mapper.ast_model.types import Memory
 from mapper.constraint_rules.limits import expanded_bytes, lengths_in_a_thread, private_buffers
 from mapper.constraint_rules.predicate import (
     FALSE,
@@ -303,7 +303,7 @@ def _private_bytes(kernel: LoopKernel) -> tuple[IntTerm, ...]:
     sums: list[IntTerm] = []
     for _, loops in declared:
         alive = [
-            multiply(FLOAT_BYTES, *lengths_in_a_thread(kernel, buffer))
+            multiply(buffer.element_bytes, *lengths_in_a_thread(kernel, buffer))
             for buffer, scope in declared
             if [id(loop) for loop in scope] == [id(loop) for loop in loops[: len(scope)]]
         ]

@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
-from mapper.device_profile import VECTOR_WIDTHS
+from mapper.elements import BY_TEXT
 from mapper.errors import InputError, Problem
 from mapper.host_plan import HostPlan, Launch
 from mapper.kernel_gen.header import INDEX_TYPE
-from mapper.kernel_gen.own_functions import PRIVATE, Kind, OwnFunction
+from mapper.kernel_gen.own_functions import every_function
 from mapper.kernel_gen.printed_index import Bounds, Scope, Sum
 from mapper.kernel_gen.printed_tree import NotRead, is_unsigned, parsed
 
@@ -27,16 +27,20 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _ENUM = re.compile(r"enum \{([^{}]*)\};")
 _CONSTANT = re.compile(r"(\w+) = (-?\d+)")
 _HEAD = re.compile(r"__kernel void (\w+)\(\n(.*?)\)\n\{\n", re.DOTALL)
-_PARAMETER = re.compile(r"__global (?:const )?(float|half) \*(?:restrict )?(\w+)")
+_ELEMENT_TYPE = "|".join(BY_TEXT)
+_PARAMETER = re.compile(rf"__global (?:const )?({_ELEMENT_TYPE}) \*(?:restrict )?(\w+)")
 _FOR = re.compile(
     r"for \(index_t (\w+) = (.+?); \1 < (.+?); (?:\+\+\1|\1 \+= \d+)\) \{(?: /\*.*\*/)?"
 )
 _IF = re.compile(r"if \((.*)\) \{(?: /\*.*\*/)?")
 _BLOCK = re.compile(r"\{(?: /\*.*\*/)?")
-_INTEGER = re.compile(r"const (?:index_t|int) (\w+) = (.*);")
-_OWN_ARRAY = re.compile(r"(?:__local )?(float|ushort)(\d*) (\w+)\[(\d+)\](?: __attribute__.*)?;")
+#: An index, or whether one is inside; what is loaded may be an int as well.
+_INTEGER = re.compile(r"const (?:index_t (?=\w)|int (?=inside_\d))(\w+) = (.*);")
+_OWN_ARRAY = re.compile(
+    rf"(?:__local )?(?:{_ELEMENT_TYPE})(\d*) (\w+)\[(\d+)\](?: __attribute__.*)?;"
+)
 _HALF_VIEW = re.compile(r"__local half \*const (\w+) = \(__local half \*\)(\w+);")
-_VARIABLES = re.compile(r"(?:const )?float\d* \w+(?:, \w+)*;")
+_VARIABLES = re.compile(rf"(?:const )?(?:{_ELEMENT_TYPE})\d* \w+(?:, \w+)*;")
 _SILENT = re.compile(r"(?:barrier\([\w |]+\);|#pragma unroll|/\*.*\*/)?")
 #: What no name is.
 _NOTHING = re.compile(r"(?!)")
@@ -44,13 +48,12 @@ _ATTRIBUTE = re.compile(r"__attribute__\(\(.*\)\)")
 _BETWEEN = re.compile(r"\s*(?:/\*.*?\*/\s*)?(?:__attribute__\(\(.*\)\)\s*)?", re.DOTALL)
 #: An element, of an array as it is or of vectors.
 _ELEMENT = re.compile(
-    r"(?:\(\(__\w+ (?:const )?float(\d+) \*\)(\w+)\)|\b([A-Za-z_]\w*))\[([^\[\]]+)\]"
+    rf"(?:\(\(__\w+ (?:const )?(?:{_ELEMENT_TYPE})(\d+) \*\)(\w+)\)|\b([A-Za-z_]\w*))"
+    r"\[([^\[\]]+)\]"
 )
-_CALL = re.compile(r"\b(v?(?:load|store)a?(?:_half)?)(\d*)(?:_rte|_private)?\(")
+_CALL = re.compile(rf"\b(v?(?:load|store)a?)(?:_(?:{_ELEMENT_TYPE}))?(\d*)(?:_rte|_private)?\(")
 #: A pointer to an array is taken only where an access says how far it goes.
 _POINTER = re.compile(r"(\w+)(?: \+ (.*))?", re.DOTALL)
-_HALF_BYTES = 2
-_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,7 @@ def require_in_bounds(plan: HostPlan) -> None:
             raise _refused(match[1], "its parameters are not those of the launch", match[2])
         whole = Scope(constants)
         for (element, name), argument in zip(parameters, launch.arguments, strict=True):
-            size = _HALF_BYTES if element == "half" else _FLOAT_BYTES
-            whole.arrays[name] = (bytes_of[argument] // size, 1)
+            whole.arrays[name] = (bytes_of[argument] // BY_TEXT[element].bytes, 1)
         _Kernel(match[1], launch, whole).judge(body)
     for name in launches:
         raise _refused(name, "a launched kernel is not in the source", "")
@@ -111,8 +113,7 @@ def _constants(head: str) -> Iterator[tuple[str, int]]:
 @cache
 def _own_functions() -> tuple[str, ...]:
     """The definitions of all functions that a source can have of its own."""
-    spaces = ("global", PRIVATE)
-    return tuple(OwnFunction(k, w, s).text for k in Kind for w in VECTOR_WIDTHS for s in spaces)
+    return tuple(function.text for function in every_function())
 
 
 class _Kernel:
@@ -178,7 +179,7 @@ class _Kernel:
         elif integer := _INTEGER.fullmatch(text):
             self.bounds.declared(self.scope, integer[1], integer[2])
         elif array := _OWN_ARRAY.fullmatch(text):
-            self.array(array[3], (int(array[4]), int(array[2] or 1)))
+            self.array(array[2], (int(array[3]), int(array[1] or 1)))
         elif view := _HALF_VIEW.fullmatch(text):
             self.array(view[1], self.length(view[2]))
         elif not _VARIABLES.fullmatch(text):

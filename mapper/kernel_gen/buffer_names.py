@@ -22,7 +22,7 @@ from mapper.ast_model.loop_nest import (
     Value,
     loads,
 )
-from mapper.ast_model.nodes import Op
+from mapper.ast_model.nodes import CONVERSIONS, Op
 from mapper.ast_model.types import Memory
 from mapper.kernel_gen.identifiers import c_name
 from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled
@@ -32,7 +32,6 @@ _GATHERED = {Op.ADD: "sum", Op.SUB: "sum", Op.FMA: "sum", Op.MUL: "product", Op.
              Op.MAX: "maximum", Op.MIN: "minimum"}  # fmt: skip
 _COMPUTED = {Op.ADD: "sum", Op.SUB: "difference", Op.MUL: "product", Op.FMA: "sum",
              Op.DIV: "quotient", Op.MAX: "maximum", Op.MIN: "minimum"}  # fmt: skip
-_CONVERSIONS = (Op.TO_FLOAT, Op.TO_HALF)
 
 
 class BufferNames:
@@ -117,7 +116,7 @@ class BufferNames:
 def _word(value: Value, words: dict[Op, str]) -> str:
     match value:
         case Operate(op, operands):
-            return _word(operands[0], words) if op in _CONVERSIONS else words.get(op, "value")
+            return _word(operands[0], words) if op in CONVERSIONS else words.get(op, "value")
         case Guarded():
             return _word(value.value, words)
         case LaneSum():
@@ -133,6 +132,6 @@ def _is_move(value: Value) -> bool:
         case Guarded():
             return _is_move(value.value)
         case Operate(op, operands):
-            return op in _CONVERSIONS and _is_move(operands[0])
+            return op in CONVERSIONS and _is_move(operands[0])
         case LaneSum():
             return False

@@ -16,6 +16,7 @@ from mapper.ast_model.index_expr import (
 )
 from mapper.ast_model.loop_nest import Guard
 from mapper.ast_model.views import LANE
+from mapper.elements import Element
 from mapper.kernel_gen.identifiers import c_name
 
 
@@ -100,6 +101,22 @@ def never_holds(guard: Guard) -> bool:
     """
     index, limit = guard.index.constant, guard.limit.constant
     return index is not None and limit is not None and not 0 <= index < limit
+
+
+def c_number(value: float, element: Element) -> str:
+    """A literal of an element type; of 16-bit floats, which kernels hold as 32-bit ones, one."""
+    if not element.is_integer:
+        return c_float(value)
+    number = int(value)
+    match element:
+        case Element.UINT32:
+            return f"{number}u"
+        case Element.INT32 if number == element.range[0]:
+            return f"({number + 1} - 1)"  # without its sign it would be no int
+        case Element.INT32:
+            return str(number) if number >= 0 else f"({number})"
+        case _:
+            return f"(({element.text}){number})"
 
 
 def c_float(value: float) -> str:

@@ -1,15 +1,18 @@
 """OpenCL C text of values: loads, arithmetic and vectors of them.
 
 16-bit floats are converted where they are loaded and stored (``vload_half`` and ``vstore_half``,
-which every OpenCL device has), so that all values in a kernel's text are 32-bit floats.
+which every OpenCL device has): in a kernel's text they are 32-bit floats, rounded to 16 bits after
+each operator on them. Integers are what they are; functions of our own wrap them around.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 
 from mapper.ast_model.digits import combine_digits
+from mapper.ast_model.element_types import rounds
 from mapper.ast_model.index_expr import Expr, Quotient, Remainder, Symbol, const, symbol
 from mapper.ast_model.loop_nest import (
     Buffer,
@@ -20,33 +23,42 @@ from mapper.ast_model.loop_nest import (
     Operate,
     Role,
     Value,
+    dtype_of,
     substitute_value,
 )
-from mapper.ast_model.nodes import Op
+from mapper.ast_model.nodes import COMPARISONS, CONVERSIONS, Op
 from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE, mentions_lane
+from mapper.elements import Element
 from mapper.kernel_gen.buffer_names import BufferNames
 from mapper.kernel_gen.c_expr import (
     c_all,
     c_condition,
-    c_float,
     c_index,
+    c_number,
     c_operand,
     never_holds,
 )
 from mapper.kernel_gen.identifiers import lane_name
 from mapper.kernel_gen.own_functions import PRIVATE, Kind, OwnFunction
 from mapper.kernel_gen.scheduled import flat_index
-from mapper.layer_spec import DType
 
 # Only widths whose memory layout is dense: a float3 takes the space of a float4.
 VECTOR_WIDTHS = (2, 4, 8, 16)
+_WRAPPED = {Op.ADD: Kind.ADD, Op.SUB: Kind.SUB, Op.MUL: Kind.MUL, Op.DIV: Kind.DIV}
+#: What comparisons of vectors give, by the bytes of what they compare.
+_SIGNED = {1: Element.INT8, 2: Element.INT16, 4: Element.INT32}
 _SPACES = {Memory.GLOBAL: "__global", Memory.LOCAL: "__local", Memory.PRIVATE: "__private"}
 
 
 def stored_as_half(buffer: Buffer) -> bool:
     """True for elements that are converted as they are loaded and stored."""
-    return buffer.dtype is DType.FLOAT16 and buffer.memory is not Memory.PRIVATE
+    return buffer.dtype is Element.FLOAT16 and buffer.memory is not Memory.PRIVATE
+
+
+def c_type(element: Element, width: int = 1) -> str:
+    """The type of a value, or of a vector of such, in a kernel's text."""
+    return f"{element.held.text}{'' if width == 1 else width}"
 
 
 @dataclass
@@ -76,15 +88,15 @@ class ValuePrinter:
     )
 
     def scalar(self, value: Value) -> str:
-        """A float expression; the value mentions no lane."""
+        """An expression of one number; the value mentions no lane."""
         match value:
             case Constant():
-                return c_float(value.value)
+                return c_number(value.value, value.dtype)
             case Load():
                 return self.loaded(value)
             case Guarded():
                 if never_holds(value.guard):
-                    return c_float(value.otherwise)
+                    return _otherwise(value)
                 border = self.border(value)
                 if border is not None:
                     return border
@@ -92,9 +104,9 @@ class ValuePrinter:
                 inner = self.scalar(value.value)
                 if condition is None:
                     return inner
-                return f"({condition} ? {inner} : {c_float(value.otherwise)})"
+                return _choice(condition, inner, _otherwise(value), dtype_of(value))
             case Operate():
-                return self.operation(value.op, [self.scalar(o) for o in value.operands], 1)
+                return self.operation(value, [self.scalar(o) for o in value.operands], 1)
             case LaneSum():
                 return self.lane_sum(value)
 
@@ -109,7 +121,7 @@ class ValuePrinter:
         inner: Value = value
         while isinstance(inner, Guarded) and inner.otherwise == value.otherwise:
             if never_holds(inner.guard):
-                return c_float(value.otherwise)
+                return _otherwise(value)
             condition = c_condition(inner.guard)
             if condition is not None:
                 conditions.append(condition)
@@ -124,8 +136,9 @@ class ValuePrinter:
         place = f"({inside} ? {c_index(bound)} : 0)"
         if free.terms:
             place += f" + {c_index(free)}"
-        self.emit(f"const float {loaded} = {self.at(inner.buffer, place)};")
-        return f"({inside} ? {loaded} : {c_float(value.otherwise)})"
+        type_ = c_type(inner.buffer.dtype)
+        self.emit(f"const {type_} {loaded} = {self.at(inner.buffer, place)};")
+        return _choice(inside, loaded, _otherwise(value), inner.buffer.dtype)
 
     def _split_position(self, load: Load, guarded: set[str]) -> tuple[Expr, Expr]:
         """A position as what the guards speak of, and what lies in the buffer in any case.
@@ -148,7 +161,7 @@ class ValuePrinter:
         return f"{name}[{place}]"
 
     def loaded(self, load: Load) -> str:
-        """One element as a float."""
+        """One element; of 16-bit floats as a 32-bit one."""
         if stored_as_half(load.buffer):
             return self.at(load.buffer, c_index(self.position(load.buffer, load.indices)))
         return self.element(load.buffer, load.indices)
@@ -161,7 +174,7 @@ class ValuePrinter:
         return f"{self.element(buffer, indices)} = {value};"
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
-        """One element of 32 bits as an lvalue or rvalue."""
+        """One element that is no half in shared memory, as an lvalue or rvalue."""
         known = self._elements.get((buffer.name, indices))
         if known is None:
             known = self._elements[buffer.name, indices] = self._element(buffer, indices)
@@ -205,13 +218,14 @@ class ValuePrinter:
         return None if vectors is None else c_index(vectors)
 
     def vector_at(self, buffer: Buffer, place: str, width: int) -> str:
-        """The vector of 32-bit floats of this number, as an lvalue or rvalue."""
+        """The vector of this number, of no halves, as an lvalue or rvalue."""
         if buffer.name in self.arrays:
             return f"{self.names.of(buffer)}[{place}]"
         qualifiers = _SPACES[buffer.memory]
         if buffer.role is Role.INPUT:
             qualifiers += " const"
-        return f"(({qualifiers} float{width} *){self.names.of(buffer)})[{place}]"
+        type_ = c_type(buffer.dtype, width)
+        return f"(({qualifiers} {type_} *){self.names.of(buffer)})[{place}]"
 
     def stored_vector(
         self, buffer: Buffer, indices: tuple[Expr, ...], value: str, width: int
@@ -227,7 +241,7 @@ class ValuePrinter:
         if base is None:
             return None
         if buffer.memory is not Memory.LOCAL and not half:
-            store = self.own(Kind.STORE, width, buffer.memory)
+            store = self.own(Kind.STORE, width, buffer.dtype, buffer.memory)
             return f"{store}({value}, {name} + ({c_index(base)}));"
         store = f"vstore_half{width}_rte" if half else f"vstore{width}"
         return f"{store}({value}, 0, {name} + ({c_index(base)}));"
@@ -246,9 +260,10 @@ class ValuePrinter:
         return "_".join(parts)
 
     def vector(self, value: Value, width: int) -> str:
-        """A float<width> expression; what mentions no lane is repeated in all lanes."""
+        """An expression of vectors; what mentions no lane is repeated in all lanes."""
+        type_ = c_type(dtype_of(value), width)
         if not mentions_lane(value):
-            return f"(float{width})({self.scalar(value)})"
+            return f"({type_})({self.scalar(value)})"
         match value:
             case Load():
                 return self.vector_load(value, width)
@@ -256,28 +271,31 @@ class ValuePrinter:
                 if LANE in value.guard.index.names():
                     return self.gather(value, width)
                 if never_holds(value.guard):
-                    return f"(float{width})({c_float(value.otherwise)})"
+                    return f"({type_})({_otherwise(value)})"
                 condition = c_condition(value.guard)
                 inner = self.vector(value.value, width)
                 if condition is None:
                     return inner
-                return f"({condition} ? {inner} : (float{width})({c_float(value.otherwise)}))"
+                return f"({condition} ? {inner} : ({type_})({_otherwise(value)}))"
             case Operate(Op.SELECT, (condition, chosen, other)):
                 first, second = self.vector(chosen, width), self.vector(other, width)
                 if not mentions_lane(condition):
                     return f"({self.scalar(condition)} ? {first} : {second})"
-                return f"select({second}, {first}, {self.vector(condition, width)})"
+                mask = self.vector(condition, width)
+                # A comparison gives integers as wide as what it compares.
+                bits = dtype_of(value).held.bytes
+                if dtype_of(condition).held.bytes != bits:
+                    mask = f"convert_{_SIGNED[bits].text}{width}({mask})"
+                return f"select({second}, {first}, {mask})"
             case Operate():
-                return self.operation(
-                    value.op, [self.vector(o, width) for o in value.operands], width
-                )
+                return self.operation(value, [self.vector(o, width) for o in value.operands], width)
             case Constant() | LaneSum():
-                return f"(float{width})({self.scalar(value)})"
+                return f"({type_})({self.scalar(value)})"
 
     def gather(self, value: Value, width: int) -> str:
         """A vector put together lane by lane."""
         lanes = [self.scalar(substitute_value(value, {LANE: const(lane)})) for lane in range(width)]
-        return f"(float{width})({', '.join(lanes)})"
+        return f"({c_type(dtype_of(value), width)})({', '.join(lanes)})"
 
     def vector_load(self, load: Load, width: int) -> str:
         """vload where the lanes are neighbours, else a gather."""
@@ -295,12 +313,13 @@ class ValuePrinter:
         if base is None:
             return self.gather(load, width)
         if load.buffer.memory is not Memory.LOCAL and not half:
-            own = self.own(Kind.LOAD, width, load.buffer.memory)
+            own = self.own(Kind.LOAD, width, load.buffer.dtype, load.buffer.memory)
             return f"{own}({name} + {c_operand(base)})"
         return f"vload{'_half' if half else ''}{width}(0, {name} + {c_operand(base)})"
 
     def lane_sum(self, value: LaneSum) -> str:
         """Sum over the lanes of a vector, with dot() where OpenCL has it."""
+        dtype = dtype_of(value)
         assert value.lane.extent is not None
         width = value.lane.extent.constant
         assert width is not None
@@ -309,9 +328,10 @@ class ValuePrinter:
             return self.scalar(substitute_value(product, {LANE: const(0)}))
         if width not in VECTOR_WIDTHS or not mentions_lane(product):
             lanes = [self.scalar(substitute_value(product, {LANE: const(k)})) for k in range(width)]
-            return "(" + " + ".join(lanes) + ")"
+            return self.added(lanes, dtype)
         if (
-            isinstance(product, Operate)
+            dtype is Element.FLOAT32
+            and isinstance(product, Operate)
             and product.op is Op.MUL
             and len(product.operands) == 2
             and width in (2, 4)
@@ -320,51 +340,101 @@ class ValuePrinter:
             return f"dot({left}, {right})"
         self.counter += 1
         name = f"lanes_{self.counter}"
-        self.emit(f"const float{width} {name} = {self.vector(product, width)};")
-        while width > 4:
+        self.emit(f"const {c_type(dtype, width)} {name} = {self.vector(product, width)};")
+        while width > 4 and dtype is Element.FLOAT32:
             width //= 2
             self.counter += 1
             half = f"lanes_{self.counter}"
             self.emit(f"const float{width} {half} = {name}.lo + {name}.hi;")
             name = half
-        return "(" + " + ".join(f"{name}.{lane_name(k)}" for k in range(width)) + ")"
+        return self.added([f"{name}.{lane_name(k)}" for k in range(width)], dtype)
 
-    def own(self, kind: Kind, width: int, memory: Memory = Memory.GLOBAL) -> str:
+    def added(self, parts: list[str], dtype: Element) -> str:
+        """The sum of numbers; of 16-bit floats and integers one after the other."""
+        if dtype is Element.FLOAT32:
+            return "(" + " + ".join(parts) + ")"
+        return reduce(lambda total, part: self.applied(Op.ADD, dtype, [total, part], 1), parts)
+
+    def own(
+        self,
+        kind: Kind,
+        width: int,
+        element: Element = Element.FLOAT32,
+        memory: Memory = Memory.GLOBAL,
+    ) -> str:
         """The name of a function that the source defines for itself."""
         space = PRIVATE if memory is Memory.PRIVATE else "global"
-        function = OwnFunction(kind, width, space)
+        function = OwnFunction(kind, width, space, element.held)
         self.functions.add(function)
         return function.name
 
-    def operation(self, op: Op, operands: list[str], width: int) -> str:
-        """An operator applied to floats or vectors of them."""
+    def operation(self, value: Operate, operands: list[str], width: int) -> str:
+        """An operator applied to numbers or vectors of them."""
+        if value.op in CONVERSIONS:
+            return self.converted(dtype_of(value.operands[0]), value.dtype, operands[0], width)
+        return self.applied(value.op, value.dtype, operands, width)
+
+    def applied(self, op: Op, dtype: Element, operands: list[str], width: int) -> str:
+        """An operator on elements of this type, rounded as they are."""
+        if op in COMPARISONS:
+            return f"({operands[0]} {op.value} {operands[1]})"
+        if op is Op.SELECT:
+            condition, chosen, other = operands
+            return _choice(condition, chosen, other, dtype)
+        if dtype.is_integer:
+            return self.of_integers(op, dtype, operands, width)
+        result = _of_floats(op, operands)
+        return f"{self.own(Kind.TO_HALF, width)}({result})" if rounds(op, dtype) else result
+
+    def of_integers(self, op: Op, dtype: Element, operands: list[str], width: int) -> str:
+        """An operator on integers, which wrap around."""
         match op:
             case Op.ADD | Op.SUB | Op.MUL | Op.DIV:
-                return "(" + f" {op.value} ".join(operands) + ")"
-            case Op.MAX:
-                return f"fmax({', '.join(operands)})"
-            case Op.MIN:
-                return f"fmin({', '.join(operands)})"
+                return f"{self.own(_WRAPPED[op], width, dtype)}({', '.join(operands)})"
             case Op.FMA:
-                return f"fma({', '.join(operands)})"
-            case Op.EXP:
-                return f"exp({operands[0]})"
-            case Op.SQRT:
-                return f"sqrt({operands[0]})"
+                product = self.of_integers(Op.MUL, dtype, operands[:2], width)
+                return self.of_integers(Op.ADD, dtype, [product, operands[2]], width)
+            case Op.MAX | Op.MIN:
+                return f"{op.value}({', '.join(operands)})"
             case Op.ABS:
-                return f"fabs({operands[0]})"
-            case Op.LT | Op.LE | Op.GT | Op.GE | Op.EQ | Op.NE:
-                return f"({operands[0]} {op.value} {operands[1]})"
-            case Op.SELECT:
-                condition, chosen, other = operands
-                return f"({condition} ? {chosen} : {other})"
-            case Op.TO_FLOAT:
-                # What is loaded or kept in registers is a 32-bit float already.
-                return operands[0]
-            case Op.TO_HALF:
-                return f"{self.own(Kind.TO_HALF, width)}({operands[0]})"
-            case Op.DOT | Op.SUM:
-                raise AssertionError("sums over lanes are LaneSum values")
+                # It gives unsigned numbers.
+                return f"as_{c_type(dtype, width)}(abs({operands[0]}))"
+            case _:
+                raise AssertionError(op)
+
+    def converted(self, given: Element, wanted: Element, value: str, width: int) -> str:
+        """A number of one type as one of another, see :data:`mapper.ast_model.nodes.Op`."""
+        if wanted.is_integer and not given.is_integer:
+            return f"{self.own(Kind.TO_INTEGER, width, wanted)}({value})"
+        if given.is_integer:
+            # A cast is the same for single numbers, and no call.
+            type_ = c_type(wanted, width)
+            value = f"(({type_}){value})" if width == 1 else f"convert_{type_}({value})"
+        # Integers that a half has room for are exact as floats.
+        return f"{self.own(Kind.TO_HALF, width)}({value})" if wanted is Element.FLOAT16 else value
+
+
+def _of_floats(op: Op, operands: list[str]) -> str:
+    match op:
+        case Op.ADD | Op.SUB | Op.MUL | Op.DIV:
+            return "(" + f" {op.value} ".join(operands) + ")"
+        case Op.MAX | Op.MIN | Op.ABS:
+            return f"f{op.value}({', '.join(operands)})"
+        case Op.FMA | Op.EXP | Op.SQRT:
+            return f"{op.value}({', '.join(operands)})"
+        case _:
+            raise AssertionError("sums over lanes are LaneSum values")
+
+
+def _choice(condition: str, chosen: str, other: str, dtype: Element) -> str:
+    """``(c ? a : b)``, of which C makes an int where a and b are smaller."""
+    small = dtype.is_integer and dtype.bytes < Element.INT32.bytes
+    text = f"({condition} ? {chosen} : {other})"
+    return f"(({dtype.text}){text})" if small else text
+
+
+def _otherwise(value: Guarded) -> str:
+    return c_number(value.otherwise, dtype_of(value))
 
 
 def lane_start(place: Expr, width: int) -> Expr | None:

@@ -22,7 +22,7 @@ from mapper.ast_model.nodes import MapId, Program
 from mapper.errors import NestmapError
 from mapper.kernel_gen.generate import Choices, GeneratedKernel, generated_kernels
 from mapper.kernel_gen.header import Origin, barriers_of, named_trips, private_buffers
-from mapper.kernel_gen.private_memory import private_elements
+from mapper.kernel_gen.private_memory import private_bytes
 from mapper.kernel_gen.scheduled import element_count, flat_index
 from mapper.schedule import ScheduleCode
 
@@ -161,7 +161,7 @@ def _explained(
         local,
         private,
         sum(b.bytes for b in local),
-        4 * private_elements(scheduled.body),
+        private_bytes(scheduled.body),
         sum(b.bytes for b in private if b.in_registers),
     )
 

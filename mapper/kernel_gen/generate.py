@@ -10,7 +10,7 @@ from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.index_expr import Expr
 from mapper.ast_model.loop_nest import Buffer, LoopKernel, LoopProgram
 from mapper.ast_model.nodes import MapId, Program
-from mapper.ast_model.types import FLOAT_BYTES, Memory
+from mapper.ast_model.types import Memory
 from mapper.errors import InputError, Problem
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
 from mapper.kernel_gen.barriers import plan_barriers
@@ -25,10 +25,10 @@ from mapper.kernel_gen.header import (
     named_trips,
     plan_lines,
 )
-from mapper.kernel_gen.own_functions import OwnFunction
+from mapper.kernel_gen.own_functions import OwnFunction, defined
 from mapper.kernel_gen.prefetch import with_prefetch
 from mapper.kernel_gen.printer import PrintedKernel, print_kernel
-from mapper.kernel_gen.private_memory import private_elements
+from mapper.kernel_gen.private_memory import private_bytes
 from mapper.kernel_gen.scheduled import ScheduledKernel, element_count, schedule, threads_of
 from mapper.kernel_gen.spread_registers import spread_over_work_items
 from mapper.schedule import ScheduleCode
@@ -94,7 +94,7 @@ def generate_from(
     parts = [comment(plan_lines(program, origin, plan)), INDEX_TYPE]
     parts += [constants(program, choices.parameters)]
     called = frozenset[OwnFunction]().union(*(kernel.printed.functions for kernel in kernels))
-    parts += [function.text for function in sorted(called)]
+    parts += [function.text for function in defined(called)]
     for kernel, launch in zip(kernels, launches, strict=True):
         own = trips.get(kernel.loops.name, {})
         lines = kernel_lines(
@@ -133,7 +133,7 @@ def _launch(kernel: GeneratedKernel, *, prepared: bool) -> Launch:
         scheduled.local_size,
         kernel.printed.arguments,
         sum(b.element_bytes * element_count(b) for b in scheduled.local_buffers),
-        FLOAT_BYTES * private_elements(scheduled.body),
+        private_bytes(scheduled.body),
         prepared,
     )
 

@@ -12,7 +12,7 @@ from textwrap import wrap
 from mapper.ast_model.index_expr import Expr
 from mapper.ast_model.loop_nest import Buffer, Declare, Loop, LoopKernel, LoopProgram, Statement
 from mapper.ast_model.nodes import MapId, Program
-from mapper.ast_model.types import ELEMENT_NAMES, Memory
+from mapper.ast_model.types import Memory
 from mapper.host_plan import HostPlan, Launch, PlannedBuffer
 from mapper.kernel_gen.barriers import Barrier
 from mapper.kernel_gen.identifiers import INDEX, comment_text, constant_name
@@ -159,7 +159,7 @@ def _wrapped(text: str) -> list[str]:
 
 def _buffer_row(buffer: PlannedBuffer) -> tuple[str, ...]:
     shape = "".join(f"[{length}]" for length in buffer.shape)
-    kind = f"{ELEMENT_NAMES[buffer.dtype]} {shape}"
+    kind = f"{buffer.dtype.text} {shape}"
     return (buffer.name, buffer.role.value, kind, f"{buffer.bytes} bytes")
 
 

@@ -17,6 +17,7 @@ from mapper.ast_model.loop_nest import Load, Operate, Store, Value, loads
 from mapper.ast_model.nodes import Op
 from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE, mentions_lane
+from mapper.elements import Element
 from mapper.kernel_gen.c_expr import c_condition, never_holds
 from mapper.kernel_gen.c_values import VECTOR_WIDTHS, stored_as_half
 from mapper.kernel_gen.scheduled import Scheduled, flat_index
@@ -56,9 +57,11 @@ def joined(statements: Sequence[Scheduled], vectors: Mapping[str, int]) -> tuple
 def unrounded(store: Store) -> Value:
     """What is stored; what the store itself rounds to 16 bits is not rounded before."""
     value = store.value
-    if stored_as_half(store.buffer) and isinstance(value, Operate) and value.op is Op.TO_HALF:
-        return value.operands[0]
-    return value
+    if not stored_as_half(store.buffer) or not isinstance(value, Operate):
+        return value
+    if value.op is Op.TO_HALF:
+        return Operate(Op.TO_FLOAT, value.operands)
+    return replace(value, dtype=Element.FLOAT32)
 
 
 def _lanes_of(values: Sequence[Value], vectors: Mapping[str, int]) -> Value | None:

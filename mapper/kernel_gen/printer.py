@@ -22,12 +22,12 @@ from mapper.ast_model.loop_nest import (
     loads,
     substitute_store,
 )
-from mapper.ast_model.types import ELEMENT_NAMES, Memory
+from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE
 from mapper.kernel_gen.barriers import Barrier
 from mapper.kernel_gen.buffer_names import BufferNames
 from mapper.kernel_gen.c_expr import c_condition, c_index, never_holds, rounds_down
-from mapper.kernel_gen.c_values import VECTOR_WIDTHS, ValuePrinter, stored_as_half
+from mapper.kernel_gen.c_values import VECTOR_WIDTHS, ValuePrinter, c_type, stored_as_half
 from mapper.kernel_gen.identifiers import (
     INDEX,
     c_name,
@@ -135,7 +135,7 @@ def _local_arrays(
             yield f"    __local ushort bits_{name}[{count}]{rule};"
             yield f"    __local half *const {name} = (__local half *)bits_{name};"
         else:
-            yield f"    __local float {name}[{count}]{rule};"
+            yield f"    __local {buffer.dtype.text} {name}[{count}]{rule};"
 
 
 def _pointer(buffer: Buffer, loaded: bool, written: bool) -> str:
@@ -145,7 +145,7 @@ def _pointer(buffer: Buffer, loaded: bool, written: bool) -> str:
     3.0-rc2 (LLVM 14) moves a load through such a pointer before the store that it reads from,
     if both stand in loops around which another repeats: so not where a kernel does both.
     """
-    element = ELEMENT_NAMES[buffer.dtype]
+    element = buffer.dtype.text
     if not written:
         return f"const {element} *restrict "
     return f"{element} *" if loaded else f"{element} *restrict "
@@ -241,16 +241,15 @@ class _Printer:
         name = self.names.of(buffer)
         if buffer.name not in self.registers:
             lanes = self.vector_arrays.get(buffer.name, 1)
-            type_ = "float" if lanes == 1 else f"float{lanes}"
+            type_ = c_type(buffer.dtype, lanes)
             suffix = f"[{element_count(buffer) // lanes}]" if buffer.dimensions else ""
             self.line(f"{type_} {name}{suffix};")
             return
         dimensions = buffer.dimensions
-        type_ = "float"
         width = self.vector_registers.get(buffer.name)
         if width is not None:
             dimensions = dimensions[:-1]
-            type_ = f"float{width}"
+        type_ = c_type(buffer.dtype, width or 1)
         names = [name]
         for length in dimensions:
             count = length.constant or 0
@@ -426,7 +425,7 @@ class _Printer:
         width, first = len(stores), stores[0]
         if whole is None:
             scalars = [self.values.scalar(unrounded(store)) for store in stores]
-            vector = f"(float{width})({', '.join(scalars)})"
+            vector = f"({c_type(first.buffer.dtype, width)})({', '.join(scalars)})"
         else:
             vector = self.values.vector(whole, width)
         lanes = (*first.indices[:-1], first.indices[-1] + symbol(LANE, width))
@@ -450,7 +449,7 @@ class _Printer:
     def scatter(self, store: Store, value: str, width: int) -> None:
         self.values.counter += 1
         name = f"lanes_{self.values.counter}"
-        self.line(f"const float{width} {name} = {value};")
+        self.line(f"const {c_type(store.buffer.dtype, width)} {name} = {value};")
         for lane in range(width):
             indices = tuple(i.substitute({LANE: const(lane)}) for i in store.indices)
             self.line(self.values.stored(store.buffer, indices, f"{name}.{lane_name(lane)}"))

@@ -7,13 +7,11 @@ from mapper.ast_model.types import Memory
 from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, element_count
 
 
-def private_elements(body: tuple[Scheduled, ...]) -> int:
-    """Floats of private buffers in scope at once, at most, below these statements."""
+def private_bytes(body: tuple[Scheduled, ...]) -> int:
+    """Bytes of private buffers in scope at once, at most, below these statements."""
     own = sum(
-        element_count(s.buffer)
+        s.buffer.element_bytes * element_count(s.buffer)
         for s in body
         if isinstance(s, Declare) and s.buffer.memory is Memory.PRIVATE
     )
-    return own + max(
-        (private_elements(s.body) for s in body if isinstance(s, Run | Ahead)), default=0
-    )
+    return own + max((private_bytes(s.body) for s in body if isinstance(s, Run | Ahead)), default=0)

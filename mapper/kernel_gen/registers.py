@@ -24,7 +24,7 @@ from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE
 from mapper.constraint_rules.limits import MAX_REGISTERS
 from mapper.kernel_gen.barriers import Barrier
-from mapper.kernel_gen.private_memory import private_elements
+from mapper.kernel_gen.private_memory import private_bytes
 from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, element_count, trip_count
 from mapper.schedule import ScheduleCode
 
@@ -37,7 +37,7 @@ def into_registers(body: tuple[Scheduled, ...]) -> tuple[tuple[Scheduled, ...], 
     while True:
         chosen, unrolled = _choice(body, rolled)
         moved = _arrays_in_front(body, unrolled, chosen)
-        if private_elements(moved) <= private_elements(body):
+        if private_bytes(moved) <= private_bytes(body):
             return _unroll(moved, unrolled, {}), chosen
         # Arrays of different scopes would be alive at once, which the plan does not say.
         rolled |= unrolled & _loops_around_arrays(body, chosen)

@@ -19,6 +19,7 @@ from mapper.ast_model.loop_nest import (
     Guarded,
     Store,
     Value,
+    dtype_of,
     substitute_store,
 )
 from mapper.ast_model.types import Memory
@@ -96,11 +97,15 @@ def _known(value: Value, variable: Symbol, start: int) -> Value:
         return value
     ends = _ends(value.guard, variable)
     if ends and not ends[0] <= start < ends[1]:
-        return Constant(value.otherwise)
+        return _border(value)
     inner = _known(value.value, variable, start)
     # Nothing but border is left, whatever the other guards say.
-    decided = ends or inner == Constant(value.otherwise)
+    decided = ends or inner == _border(value)
     return inner if decided else replace(value, value=inner)
+
+
+def _border(value: Guarded) -> Constant:
+    return Constant(value.otherwise, dtype_of(value))
 
 
 def _ends(guard: Guard, variable: Symbol) -> tuple[int, int] | tuple[()]:

@@ -24,7 +24,7 @@ from mapper.ast_model.loop_nest import (
     loads,
     substitute_store,
 )
-from mapper.ast_model.nodes import Op
+from mapper.ast_model.nodes import CONVERSIONS, Op
 from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE
 from mapper.kernel_gen.c_values import VECTOR_WIDTHS
@@ -33,7 +33,7 @@ from mapper.kernel_gen.scheduled import Ahead, Run, Scheduled, flat_index, store
 from mapper.kernel_gen.vector_lanes import lanes_of, vector_arrays
 
 #: What a copy may do on the way: each is one instruction, whatever the vector.
-_ON_THE_WAY = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.TO_FLOAT, Op.TO_HALF))
+_ON_THE_WAY = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, *CONVERSIONS))
 
 
 def copies_in_vectors(

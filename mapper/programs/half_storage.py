@@ -36,8 +36,8 @@ from mapper.ast_model.types import (
     dimensions,
     element_dtype,
 )
+from mapper.elements import Element
 from mapper.errors import InputError, Problem
-from mapper.layer_spec import DType
 
 Environment = Mapping[str, Type]
 
@@ -63,7 +63,7 @@ def stored_in_half(program: Program) -> Program:
 def _in_half(type_: Type) -> Type:
     match type_:
         case ScalarType() | VectorType():
-            return replace(type_, dtype=DType.FLOAT16)
+            return replace(type_, dtype=Element.FLOAT16)
         case TupleType():
             return TupleType(tuple(_in_half(item) for item in type_.items))
         case ArrayType():
@@ -114,7 +114,7 @@ class _Conversion:
         )
 
     def is_half(self, node: Node, env: Environment) -> bool:
-        return element_dtype(self.type_of(node, env)) is DType.FLOAT16
+        return element_dtype(self.type_of(node, env)) is Element.FLOAT16
 
     def element_of(self, node: Node, env: Environment) -> Type:
         type_ = self.type_of(node, env)
@@ -129,8 +129,8 @@ class _Conversion:
                 Problem(
                     "layer.dtype",
                     "the program accumulates in the elements of an input, where 16 bits are few",
-                    DType.FLOAT16.value,
-                    DType.FLOAT32.value,
+                    Element.FLOAT16.value,
+                    Element.FLOAT32.value,
                 )
             )
         inner = {

@@ -19,7 +19,7 @@ from mapper.ast_model.nodes import (
     To,
     Zip,
 )
-from mapper.ast_model.types import Type, dimensions
+from mapper.ast_model.types import ScalarType, Type, VectorType, dimensions
 from mapper.schedules.find import ReduceSite
 from mapper.schedules.nests import constant_nest, constants
 from mapper.schedules.tree import Site, free_names
@@ -200,14 +200,17 @@ def start_of(initial: Node) -> float | None:
     if isinstance(initial, Literal):
         return initial.value
     nest = constant_nest(initial)
-    return None if nest is None else nest[0]
+    return None if nest is None else nest[0].value
 
 
 def neutral_start(names: Names, stem: str, fold: Fold, type_: Type) -> Node:
     """What an accumulator of this type starts from so that nothing is added."""
-    shape, _ = dimensions(type_)
+    shape, element = dimensions(type_)
+    assert isinstance(element, ScalarType | VectorType)  # tuples are no accumulators
+    low, high = element.dtype.range
+    neutral = min(max(fold.neutral, low), high) if element.dtype.is_integer else fold.neutral
     ids = (names.map_id(stem), *(names.map_id(f"{stem}_{k}") for k in range(1, len(shape))))
-    return constants(names, ids, fold.neutral, shape)
+    return constants(names, ids, Literal(neutral, element.dtype), shape)
 
 
 def accumulators_at(site: Site) -> dict[str, Mark]:

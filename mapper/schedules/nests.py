@@ -124,7 +124,7 @@ def pair(names: Names, outer: Map) -> Pair | None:
     return Pair(outer, inner, array, element, body, around, plain, computed)
 
 
-def constant_nest(node: Node) -> tuple[float, tuple[Map, ...], tuple[Expr, ...]] | None:
+def constant_nest(node: Node) -> tuple[Literal, tuple[Map, ...], tuple[Expr, ...]] | None:
     """The constant, the maps and the lengths of ``map(… id …, fill(c, …))``, perfectly nested."""
     maps: list[Map] = []
     current = node
@@ -140,14 +140,15 @@ def constant_nest(node: Node) -> tuple[float, tuple[Map, ...], tuple[Expr, ...]]
     inner = [*(m.argument for m in maps[1:]), current.arguments[0]]
     if inner != [Ref(name) for name in elements]:
         return None
-    return start.value, tuple(maps), start.shape
+    return Literal(start.value, start.dtype), tuple(maps), start.shape
 
 
-def constants(names: Names, ids: tuple[str, ...], value: float, shape: tuple[Expr, ...]) -> Node:
-    """``map(… id …, fill(value, shape))``: an accumulator's start; a literal without dimensions."""
+def constants(names: Names, ids: tuple[str, ...], one: Literal, shape: tuple[Expr, ...]) -> Node:
+    """``map(… id …, fill(one, shape))``: an accumulator's start; a literal without dimensions."""
     if not shape:
-        return Literal(value)
-    return mapped(names, ids, lambda x: Call("id", (x,)), Fill(value, shape))
+        return one
+    filled = Fill(one.value, shape, one.dtype)
+    return mapped(names, ids, lambda x: Call("id", (x,)), filled)
 
 
 def copied(names: Names, stem: str, array: Node, rank: int, ids: tuple[str, ...] = ()) -> Node:

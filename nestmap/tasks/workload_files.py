@@ -1,6 +1,6 @@
 """What a board gets of a run: measure jobs, and what they refer to as artifacts.
 
-Arrays are files of raw little-endian floats, all files are named by their hash.
+Arrays are files of raw little-endian numbers, all files are named by their hash.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.elements import Element
 from mapper.host_plan import HostPlan
 from mapper.pipeline import Subject
 from nestmap.tasks.replies import Replies
@@ -51,7 +52,9 @@ def workload_json(subject: Subject, parameters: Mapping[str, int], spool: Spool)
     The same for every variant of a layer, since the layer says what is computed.
     """
     workload = make_workload(subject, INPUT_SEED, parameters)
-    expected = workload.expected.astype(np.float32)
+    # 32-bit floats would not hold every integer.
+    whole = Element(workload.tolerance.dtype).is_integer
+    expected = workload.expected.astype(np.float64 if whole else np.float32)
     return arrays_json(workload.inputs, expected, workload.tolerance, spool)
 
 
@@ -61,7 +64,7 @@ def arrays_json(
     tolerance: Tolerance,
     spool: Spool,
 ) -> dict[str, Any]:
-    """The ``workload`` of arrays, which go into the spool; floats of any shape."""
+    """The ``workload`` of arrays, which go into the spool; numbers of any shape."""
     return {
         "inputs": {name: _array(array, spool) for name, array in inputs.items()},
         "expected": _array(expected, spool),

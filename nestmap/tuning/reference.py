@@ -19,12 +19,26 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from mapper.ast_model.elaborate import elaborate
-from mapper.ast_model.element_types import half_roundings
+from mapper.ast_model.element_types import rounds, uses_half
 from mapper.ast_model.interpreter import interpret
-from mapper.ast_model.loop_nest import Loop, LoopKernel, Statement
+from mapper.ast_model.loop_nest import (
+    Guarded,
+    LaneSum,
+    Loop,
+    LoopKernel,
+    LoopProgram,
+    Operate,
+    Statement,
+    Store,
+    Value,
+    dtype_of,
+    walk,
+)
 from mapper.ast_model.nodes import Program
 from mapper.ast_model.outputs import SAMPLED, drawn, outputs
+from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import element_dtype
+from mapper.elements import Element
 from mapper.errors import InputError, LimitError, Problem
 from mapper.layer_spec import Activation, LayerSpec, Layout, block_of
 from mapper.pipeline import Subject
@@ -41,6 +55,10 @@ _MOST_SAMPLED_MULTIPLICATIONS = 2**30
 _LEAST_SAMPLED = 16
 #: Seconds that the interpreter may take for a program.
 INTERPRETED_S = 60.0
+#: Of integers that inputs are drawn from.
+_LARGEST = 999
+#: Of the tolerance where sums are of 16-bit floats.
+_HALF_FACTOR = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +96,61 @@ def make_workload(subject: Subject, seed: int, parameters: Mapping[str, int]) ->
                 )
             )
         length = accumulation_length(subject, parameters)
-    roundings = half_roundings(subject.require_program())
-    return Workload(inputs, expected, Tolerance(length, half_roundings=roundings))
+    return Workload(inputs, expected, tolerance_of(subject, parameters, length))
+
+
+def tolerance_of(subject: Subject, parameters: Mapping[str, int], length: int) -> Tolerance:
+    """How near to the reference is right, where the longest sum has so many terms.
+
+    Integers have to be the same. Sums of 16-bit floats err by what their own steps round: of a
+    million sums of n products of standard normal numbers the one that is off the most is by about
+    2**-10 * sqrt(n), and twice that is allowed.
+    """
+    program = subject.require_program()
+    types = check_program(program)
+    output = element_dtype(types.kernel_types[program.kernels[-1].name])
+    if output.is_integer:
+        return Tolerance(length, dtype=output)
+    if not uses_half(program):
+        return Tolerance(length)
+    loops = elaborate(program, dict(parameters))
+    roundings = half_roundings(loops)
+    if any(_sums_halves(kernel.statements, inside=False) for kernel in loops.kernels):
+        return Tolerance(length, _HALF_FACTOR, roundings, Element.FLOAT16)
+    return Tolerance(length, half_roundings=roundings)
+
+
+def half_roundings(loops: LoopProgram) -> int:
+    """In how many places a program rounds to 16-bit floats; a value passes each once at most,
+    but for those in reduces."""
+    return sum(
+        _roundings(statement.value)
+        for kernel in loops.kernels
+        for statement, _ in walk(kernel.statements)
+        if isinstance(statement, Store)
+    )
+
+
+def _sums_halves(statements: tuple[Statement, ...], *, inside: bool) -> bool:
+    """Whether a reduce rounds to 16-bit floats in its steps."""
+    return any(
+        _sums_halves(statement.body, inside=inside or statement.map_id is None)
+        if isinstance(statement, Loop)
+        else inside and isinstance(statement, Store) and _roundings(statement.value) > 0
+        for statement in statements
+    )
+
+
+def _roundings(value: Value) -> int:
+    match value:
+        case Operate():
+            return rounds(value.op, value.dtype) + sum(map(_roundings, value.operands))
+        case Guarded():
+            return _roundings(value.value)
+        case LaneSum():
+            return _roundings(value.value) + (dtype_of(value) is Element.FLOAT16)
+        case _:
+            return 0
 
 
 def _outputs(
@@ -110,14 +181,23 @@ def make_inputs(subject: Subject, seed: int) -> dict[str, NDArray[Any]]:
     """Standard normal numbers for every input of the program, the same for the same seed.
 
     In the type that the program stores them in: 16-bit floats are rounded here, so that every
-    judge starts with the same numbers.
+    judge starts with the same numbers. Integers are any between -999 and 999 that the type has.
     """
     generator = np.random.default_rng(seed)
     types = {i.name: element_dtype(i.type) for i in subject.require_program().inputs}
     return {
-        name: generator.standard_normal(shape, dtype=np.float32).astype(types[name].value)
+        name: _drawn_input(generator, shape, types[name])
         for name, shape in input_shapes(subject).items()
     }
+
+
+def _drawn_input(
+    generator: np.random.Generator, shape: tuple[int, ...], element: Element
+) -> NDArray[Any]:
+    if not element.is_integer:
+        return generator.standard_normal(shape, dtype=np.float32).astype(element.value)
+    low, high = max(element.range[0], -_LARGEST), min(element.range[1], _LARGEST)
+    return generator.integers(low, high + 1, shape).astype(element.value)
 
 
 def input_shapes(subject: Subject) -> dict[str, tuple[int, ...]]:

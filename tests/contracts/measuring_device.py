@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapper.elements import Element
 from mapper.errors import DeviceError, InputError
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timed, Timeout, outcome_kind
+from tests.unit.worker.plans import byte_plan, byte_workload
 from worker.devices.interface import MeasuringDevice
-from worker.measuring import Deadlines, MeasureRequest, Protocol
+from worker.measuring import Deadlines, MeasureRequest, Protocol, Tolerance
 
 Array = np.ndarray
 
@@ -115,6 +117,17 @@ def gives_back_what_was_handed_over_by_its_id(subject: Subject) -> None:
         if device.size == 1:
             assert [name for name, _ in found] == wanted
         assert device.waiting == 0
+
+
+def takes_integers_of_all_sizes(subject: Subject) -> None:
+    data, expected = byte_workload()
+    with subject.make() as device:
+        device.upload_workload(KEY, {"a": data}, expected)
+        tolerance = Tolerance(dtype=Element.INT32)
+        outcome = device.measure(
+            byte_plan(), workload=KEY, tolerance=tolerance, protocol=QUICK, timeout_s=PATIENCE_S
+        )
+        assert outcome_kind(outcome) == "timed", outcome
 
 
 def a_time_is_of_as_many_spans_as_trials(subject: Subject) -> None:
@@ -277,6 +290,7 @@ def cases(subjects: Iterable[Subject]) -> Iterator[tuple[Subject, Callable[[Subj
             yield subject, check
         if subject.checks_plans:
             yield subject, refuses_contradictions_when_they_are_handed_over
+            yield subject, takes_integers_of_all_sizes
         if subject.hanging is not None:
             yield subject, ends_what_hangs_and_goes_on
             yield subject, a_result_that_does_not_come_is_waited_for_no_longer_than_asked

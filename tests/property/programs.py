@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from hypothesis import assume
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from bench.proofs.soundness.elements import of_element
 from mapper.ast_model.bounds import writes
 from mapper.ast_model.index_expr import Expr, const, exact_div, floor_div, modulo, symbol
 from mapper.ast_model.nodes import (
@@ -45,7 +48,7 @@ from mapper.ast_model.nodes import (
     Zip,
     children,
 )
-from mapper.ast_model.type_check import infer
+from mapper.ast_model.type_check import check_program, infer
 from mapper.ast_model.types import (
     FLOAT,
     ArrayType,
@@ -56,7 +59,10 @@ from mapper.ast_model.types import (
     VectorType,
     array,
     dimensions,
+    element_dtype,
 )
+from mapper.elements import Element, Kind
+from mapper.errors import TypeErrors
 
 MAX_RESULT = 300
 numbers = st.integers(-3, 3).map(float) | st.floats(-2, 2, width=16)
@@ -68,7 +74,7 @@ class Case:
 
     program: Program
     values: dict[str, int]
-    inputs: dict[str, NDArray[np.float64]]
+    inputs: dict[str, NDArray[Any]]
 
 
 def function_bodies(parameters: tuple[str, ...]) -> st.SearchStrategy[FunctionExpr]:
@@ -326,6 +332,24 @@ def cases(draw: st.DrawFn, max_steps: int = 5) -> Case:
         kernels.append(Kernel(name, body))
         env[name] = infer(body, env, program)
     return Case(replace(program, kernels=tuple(kernels)), values, arrays)
+
+
+@st.composite
+def typed_cases(draw: st.DrawFn) -> tuple[Case, Element]:
+    """A case all of whose elements have another type than 32-bit floats, and that type."""
+    case, element = draw(cases()), draw(st.sampled_from([*Element][1:]))
+    program = of_element(case.program, element)
+    try:
+        types = check_program(program).kernel_types.values()
+    except TypeErrors:  # sqrt has no integers
+        types = ()
+    # A function that is a constant gives floats.
+    assume(types and all(element_dtype(type_) is element for type_ in types))
+    inputs: dict[str, NDArray[Any]] = {}
+    for name, whole in case.inputs.items():
+        positive = np.abs(whole) if element.kind is Kind.UNSIGNED else whole
+        inputs[name] = positive.astype(element.value)
+    return Case(program, case.values, inputs), element
 
 
 def _holds(requirement: Requirement, values: Mapping[str, int]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import exp, nan, sqrt
 from typing import Any
@@ -47,9 +47,15 @@ class Lanes:
 
 
 def slow_meaning(
-    program: Program, values: Mapping[str, int], inputs: Mapping[str, Any]
+    program: Program,
+    values: Mapping[str, int],
+    inputs: Mapping[str, Any],
+    held: Callable[[float], float] = float,
 ) -> dict[str, np.ndarray]:
-    """Every kernel's result. Arrays are lists, tuples are tuples, vectors are Lanes."""
+    """Every kernel's result. Arrays are lists, tuples are tuples, vectors are Lanes.
+
+    ``held`` is a number as the program's elements hold it, which are all of one type.
+    """
     numbers = {**dict(program.sizes), **values}
     env: dict[str, Any] = {}
     for input_ in program.inputs:
@@ -58,7 +64,7 @@ def slow_meaning(
         env[input_.name] = _from_numpy(inputs[input_.name], len(lengths), is_vector)
     results: dict[str, np.ndarray] = {}
     for kernel in program.kernels:
-        env[kernel.name] = _value(kernel.body, env, program, numbers)
+        env[kernel.name] = _value(kernel.body, env, program, numbers, held)
         results[kernel.name] = np.array(_to_lists(env[kernel.name]))
     return results
 
@@ -75,9 +81,15 @@ def _to_lists(value: Any) -> Any:
     return list(value.values) if isinstance(value, Lanes) else value
 
 
-def _value(node: Node, env: dict[str, Any], program: Program, numbers: Mapping[str, int]) -> Any:
+def _value(
+    node: Node,
+    env: dict[str, Any],
+    program: Program,
+    numbers: Mapping[str, int],
+    held: Callable[[float], float],
+) -> Any:
     def of(inner: Node, **more: Any) -> Any:
-        return _value(inner, {**env, **more}, program, numbers)
+        return _value(inner, {**env, **more}, program, numbers, held)
 
     def number(expression: Expr) -> int:
         return expression.evaluate(numbers)
@@ -86,9 +98,9 @@ def _value(node: Node, env: dict[str, Any], program: Program, numbers: Mapping[s
         case Ref(name):
             return env[name]
         case Literal(value):
-            return value
+            return held(value)
         case Fill(value, shape):
-            result: Any = value
+            result: Any = held(value)
             for length in reversed(shape):
                 result = [result] * number(length)
             return result
@@ -96,7 +108,8 @@ def _value(node: Node, env: dict[str, Any], program: Program, numbers: Mapping[s
             function = program.function(name)
             assert function is not None
             given = [of(argument) for argument in arguments]
-            return _apply(function.body, dict(zip(function.parameters, given, strict=True)))
+            bound = dict(zip(function.parameters, given, strict=True))
+            return _apply(function.body, bound, held)
         case Map(_, parameter, body, argument):
             return [of(body, **{parameter: element}) for element in of(argument)]
         case Reduce(accumulator, parameter, body, initial, argument, _):
@@ -118,10 +131,10 @@ def _value(node: Node, env: dict[str, Any], program: Program, numbers: Mapping[s
             count = (len(source) - window + stride) // stride
             return [source[i * stride : i * stride + window] for i in range(count)]
         case Pad(left, right, value, argument):
-            source, before = of(argument), number(left)
+            source, before, border = of(argument), number(left), held(value)
             length = len(source) + before + number(right)
             return [
-                source[i - before] if 0 <= i - before < len(source) else _like(source[0], value)
+                source[i - before] if 0 <= i - before < len(source) else _like(source[0], border)
                 for i in range(length)
             ]
         case Transpose(argument):
@@ -151,18 +164,21 @@ def _like(example: Any, value: float) -> Any:
     return Lanes((value,) * len(example.values)) if isinstance(example, Lanes) else value
 
 
-def _apply(body: FunctionExpr, arguments: Mapping[str, Any]) -> Any:
+def _apply(body: FunctionExpr, arguments: Mapping[str, Any], held: Callable[[float], float]) -> Any:
     if isinstance(body, str):
         return arguments[body]
     if not isinstance(body, Apply):
-        return body
-    operands = [_apply(operand, arguments) for operand in body.operands]
+        return held(body)
+    operands = [_apply(operand, arguments, held) for operand in body.operands]
     width = max((len(o.values) for o in operands if isinstance(o, Lanes)), default=None)
     count = 1 if width is None else width
     columns = [o.values if isinstance(o, Lanes) else (o,) * count for o in operands]
-    lanes = [_scalar(body.op, row) for row in zip(*columns, strict=True)]
+    lanes = [held(_scalar(body.op, row)) for row in zip(*columns, strict=True)]
     if body.op in (Op.DOT, Op.SUM):
-        return sum(lanes)
+        total = lanes[0]
+        for lane in lanes[1:]:
+            total = held(total + lane)
+        return total
     return lanes[0] if width is None else Lanes(tuple(lanes))
 
 
@@ -208,3 +224,5 @@ def _scalar(op: Op, row: tuple[float, ...]) -> float:
             return row[0]
         case Op.TO_HALF:
             return float(np.float16(row[0]))
+        case _:
+            raise AssertionError(op)  # programs of one element type convert nothing

@@ -17,8 +17,9 @@ from mapper.ast_model.interpreter import interpret, interpret_all
 from mapper.ast_model.nodes import Program
 from mapper.ast_model.outputs import drawn, outputs
 from mapper.ast_model.text_form import parse
+from mapper.elements import Element
 from mapper.errors import LimitError
-from tests.property.programs import Case, cases
+from tests.property.programs import Case, cases, typed_cases
 
 
 def held(program: Program, values: dict[str, int], inputs: dict[str, NDArray]) -> None:
@@ -37,6 +38,13 @@ def held(program: Program, values: dict[str, int], inputs: dict[str, NDArray]) -
 @given(cases())
 def test_whole_arrays_equal_the_interpreter(case: Case) -> None:
     held(case.program, case.values, case.inputs)
+
+
+@given(typed_cases(), st.booleans())
+def test_every_element_type_has_one_meaning(typed: tuple[Case, Element], some: bool) -> None:
+    case, _ = typed
+    judge = sampled if some else held
+    judge(case.program, case.values, case.inputs)
 
 
 @given(st.integers(0, 2**32))

@@ -17,8 +17,9 @@ from mapper.ast_model.printer import function_text
 from mapper.ast_model.text_form import parse, parse_expr, parse_function, to_text
 from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import Type, VectorType, dimensions
+from mapper.elements import Element
 from mapper.errors import InputError
-from tests.property.programs import Case, cases, expressions, function_bodies
+from tests.property.programs import Case, cases, expressions, function_bodies, typed_cases
 from tests.property.slow_meaning import slow_meaning
 
 
@@ -57,6 +58,25 @@ def test_batched_and_slow_meanings_agree(case: Case) -> None:
         warnings.simplefilter("ignore")  # infinities may meet
         for name, expected in slow.items():
             np.testing.assert_allclose(fast[name], expected, rtol=1e-9, atol=1e-9)
+
+
+@given(typed_cases())
+def test_the_meanings_are_the_same_in_every_element_type(typed: tuple[Case, Element]) -> None:
+    case, element = typed
+
+    def held(value: float) -> float:
+        if not element.is_integer:
+            return float(np.float16(value))
+        low, high = element.range
+        return (int(value) - low) % (high - low + 1) + low
+
+    fast = interpret_all(case.program, case.values, case.inputs)
+    slow = slow_meaning(case.program, case.values, case.inputs, held)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # infinities may meet
+        for name, expected in slow.items():
+            assert fast[name].dtype == element.value
+            np.testing.assert_array_equal(fast[name], expected)
 
 
 @given(expressions())

@@ -10,7 +10,6 @@ import pytest
 
 from mapper.ast_model import evaluator
 from mapper.ast_model.elaborate import elaborate_symbolic
-from mapper.ast_model.element_types import half_roundings
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.loop_nest import Store, loads, walk
 from mapper.ast_model.nodes import Program
@@ -18,10 +17,11 @@ from mapper.ast_model.obligations import Obligation
 from mapper.ast_model.outputs import outputs
 from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import element_dtype
+from mapper.elements import Element
 from mapper.errors import InputError, LimitError
-from mapper.layer_spec import DType, LayerSpec
+from mapper.layer_spec import LayerSpec
 from mapper.variants import VARIANTS, variant_program
-from nestmap.tuning.reference import convolve
+from nestmap.tuning.reference import convolve, half_roundings
 from tests.conformance.random_layers import inputs_of
 
 PLAIN = LayerSpec(4, 6, 8, 4)
@@ -61,8 +61,8 @@ def test_every_variant_stores_16_bit_floats_and_sums_32_bit_ones(variant: str):
         layer = replace(layer, groups=layer.channels, filters=layer.channels)
     program = variant_program(layer, variant)
     types = check_program(program)
-    assert all(element_dtype(i.type) is DType.FLOAT16 for i in program.inputs)
-    assert element_dtype(types.kernel_types[program.kernels[-1].name]) is DType.FLOAT16
+    assert all(element_dtype(i.type) is Element.FLOAT16 for i in program.inputs)
+    assert element_dtype(types.kernel_types[program.kernels[-1].name]) is Element.FLOAT16
     accumulators = {
         store.buffer.dtype
         for kernel in elaborate_symbolic(program, {}).kernels
@@ -70,8 +70,8 @@ def test_every_variant_stores_16_bit_floats_and_sums_32_bit_ones(variant: str):
         if isinstance(store, Store)
         and any(load.buffer.name == store.buffer.name for load in loads(store.value))
     }
-    assert accumulators == {DType.FLOAT32}
-    assert half_roundings(program) == 1
+    assert accumulators == {Element.FLOAT32}
+    assert half_roundings(elaborate_symbolic(program, {})) == 1
 
 
 def test_partial_needs_equal_strides_and_direct_does_not():

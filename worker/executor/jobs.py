@@ -12,7 +12,9 @@ A payload, ``nestmap/measure-job/1``::
      "protocol": {"warmup": 2, "repetitions": 10, …},
      "timeout_s": 60.0}
 
-Arrays are plain bytes: little-endian, row-major, nothing before or after. An outcome is
+Arrays are plain bytes: little-endian, row-major, nothing before or after; those of inputs are of
+element types (``int8`` and so on), ``tolerance`` has what is computed in as ``dtype`` where that is
+not ``float32``. An outcome is
 ``{"kind": …, "detail": {…}}`` and, if timed, ``"trials_ns": […], "spans_ns": […]``: the columns of
 a measurement.
 """
@@ -29,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from mapper.elements import Element
 from mapper.errors import InputError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timed, outcome_detail, outcome_kind
@@ -37,7 +40,7 @@ from worker.measuring.settings import Protocol, Tolerance
 
 SCHEMA = "nestmap/measure-job/1"
 MAX_SOURCE_BYTES = 16 * 1024 * 1024
-_DTYPES = {"float16": "<f2", "float32": "<f4", "float64": "<f8"}
+_DTYPES = {name: np.dtype(name).newbyteorder("<") for name in (*Element, "float64")}
 _MOST_DIMENSIONS = 16
 _LONGEST_TIMEOUT_S = 6 * 3600.0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mapper.elements import Element
 from mapper.errors import InputError, Problem
 from mapper.host_plan import BufferRole, HostPlan, PlannedBuffer
 
@@ -32,14 +33,14 @@ def output_buffer(plan: HostPlan) -> PlannedBuffer:
 def check_workload(
     inputs: Mapping[str, np.ndarray[Any, Any]], expected: np.ndarray[Any, Any]
 ) -> None:
-    """Raise InputError unless inputs are float32 or float16 and the reference finite floats.
+    """Raise InputError unless inputs are of element types and the reference finite floats.
 
     Of a reference that is not known as a whole, what is not known is NaN.
     """
     problems = [
-        Problem(f"inputs/{name}", "not 32- or 16-bit floats", str(array.dtype), "float32, float16")
+        Problem(f"inputs/{name}", "of no element type", str(array.dtype), ", ".join(Element))
         for name, array in inputs.items()
-        if array.dtype not in (np.float32, np.float16)
+        if array.dtype.name not in set(Element)
     ]
     if expected.dtype not in (np.float32, np.float64):
         problems.append(

@@ -1,12 +1,13 @@
 """Guards around buffers: what a kernel writes beside its arrays is seen, by bits.
 
 A buffer lies inside a larger one. What is before and behind it is filled with NaNs that count on
-from guard to guard, so that one copied over another shows too. Of 32-bit floats no two are alike in
-the guards of 4,096 buffers. There are only 1,022 of 16-bit floats (without the two of which a
-conversion makes its NaNs): two are alike only where a multiple of 1,022 elements lies between them,
-one or two in the 2,048 elements of a guard. What a
-kernel reads there is NaN, which no right result holds (but fmax and fmin pass it by; that indices
-stay inside is proven where kernels are made, :mod:`mapper.kernel_gen.bounds_proof`).
+from guard to guard, so that one copied over another shows too; around arrays of integers with the
+same bits, and around 8-bit ones with 251 numbers in turns, which no two near elements share.
+Of 32-bit floats no two are alike in the guards of 4,096 buffers. There are only 1,022 of 16-bit
+floats (without the two of which a conversion makes its NaNs): two are alike only where a multiple
+of 1,022 elements lies between them, one or two in the 2,048 elements of a guard. What a kernel
+reads there is NaN, which no right result of floats holds (but fmax and fmin pass it by; that
+indices stay inside is proven where kernels are made, :mod:`mapper.kernel_gen.bounds_proof`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 #: Before and behind a buffer; a page, so that the buffer is aligned as well as without.
 GUARD_BYTES = 4096
 _BITS = 8
+#: The largest of 8 bits: no power of two is a multiple of it.
+_PRIME = 251
 #: The first bits of a quiet NaN of 32 and of 16 bits, how many payloads are left, and the sign.
 _NANS = {
     4: (np.uint32(0x7FC0_0000), 0x3F_FFFF, 31),
@@ -89,9 +92,16 @@ def guarded(session: Session, planned: PlannedBuffer, number: int) -> Guards | N
         return None
     element = planned.dtype.bytes
     count = GUARD_BYTES // element
-    before = _nans(2 * number * count, count, element)
-    behind = _nans((2 * number + 1) * count, count, element)
+    before = _marks(2 * number * count, count, element)
+    behind = _marks((2 * number + 1) * count, count, element)
     return Guards(planned.name, whole, buffer, before, behind, edge, edge + planned.bytes, element)
+
+
+def _marks(first: int, count: int, element_bytes: int) -> NDArray[np.uint8]:
+    """What so many elements of a guard hold, from number ``first`` on."""
+    if element_bytes == 1:
+        return (np.arange(first, first + count) % _PRIME).astype(np.uint8)
+    return _nans(first, count, element_bytes)
 
 
 def _nans(first: int, count: int, element_bytes: int) -> NDArray[np.uint8]:

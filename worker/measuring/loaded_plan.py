@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from mapper.elements import Element
 from mapper.host_plan import BufferRole, HostPlan, Launch
 from mapper.measurement import CompileError, ResourceError, Timeout
 from worker.devices.opencl import OpenClDevice, open_device
@@ -51,6 +52,13 @@ class RunTimes:
     kernel_ns: int
     span_ns: int
     prepared_ns: int = 0
+
+
+def _poison(element: Element) -> np.ndarray[Any, Any]:
+    """One element that is no result, or seldom one."""
+    if element.is_integer:
+        return np.full(element.bytes, 0xA5, np.uint8).view(element.value)
+    return np.array([np.nan], dtype=element.value)
 
 
 class LoadedPlan:
@@ -222,7 +230,8 @@ class LoadedPlan:
             raise plan_failure(error, "copying inputs") from error
 
     def poison(self) -> None:
-        """Fill intermediates and the output, what pads inputs, and the guards with NaN."""
+        """Fill intermediates and the output, what pads inputs, and the guards: with NaN, and
+        integers with what is seldom a result (0xA5 in every byte)."""
         import pyopencl as cl
 
         self._made_ready = False
@@ -234,7 +243,7 @@ class LoadedPlan:
                     cl.enqueue_fill_buffer(
                         self._session.queue,
                         self._buffers[planned.name],
-                        np.array([np.nan], dtype=planned.dtype.value),
+                        _poison(planned.dtype),
                         start,
                         planned.bytes - start,
                     )

@@ -147,7 +147,7 @@ class MeasuringChild(Queued):
         inputs: Mapping[str, np.ndarray[Any, Any]],
         expected: np.ndarray[Any, Any],
     ) -> None:
-        """Store inputs (float32 or float16) and the reference under ``key``; raises InputError.
+        """Store inputs (of element types) and the reference under ``key``; raises InputError.
 
         They are written once to a private directory, from which every child loads them.
         """

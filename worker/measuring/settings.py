@@ -6,12 +6,15 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mapper.elements import Element
 from mapper.errors import InputError, Problem
 
 #: Distance from 1.0 to the next 32-bit float.
 FLOAT32_EPSILON = 2.0**-23
 #: The most by which rounding to a 16-bit float changes a number, relative to it.
 FLOAT16_ROUNDING = 2.0**-11
+#: Distance from 1.0 to the next number of what is computed in; sums of integers are exact.
+_EPSILONS = {Element.FLOAT32: FLOAT32_EPSILON, Element.FLOAT16: 2 * FLOAT16_ROUNDING}
 #: Of a candidate: as many trials as the service takes.
 MAX_RUNS = 100_000
 MAX_MS = 86_400_000
@@ -35,15 +38,21 @@ class Tolerance:
     may cost half a unit in the last of their 11 places more. (Numbers below 6.1e-5, which have
     fewer places, are small beside the root mean square of any useful reference.)
 
-    Raises InputError for a length below one, a factor that is not positive and finite, or a
-    negative number of roundings.
+    ``dtype`` is what sums are computed in: ``eps`` is that of 16-bit floats where these are, and 0
+    of integers, whose output has to be the very same.
+
+    Raises InputError for an unknown type, a length below one, a factor that is not positive and
+    finite, or a negative number of roundings.
     """
 
     accumulation_length: int = 1
     factor: float = 8.0
     half_roundings: int = 0
+    dtype: str = Element.FLOAT32
 
     def __post_init__(self) -> None:
+        if self.dtype not in set(Element):
+            raise _refuse("tolerance.dtype", f"must be of {', '.join(Element)}", self.dtype)
         if self.accumulation_length < 1:
             raise _refuse(
                 "tolerance.accumulation_length", "must be at least 1", self.accumulation_length
@@ -56,14 +65,18 @@ class Tolerance:
     @property
     def relative(self) -> float:
         """Allowed error relative to the element's scale."""
-        summed = FLOAT32_EPSILON * self.factor * math.sqrt(self.accumulation_length)
+        eps = _EPSILONS.get(Element(self.dtype), 0.0)
+        summed = eps * self.factor * math.sqrt(self.accumulation_length)
         rounded = FLOAT16_ROUNDING * self.half_roundings
         # What is rounded is itself off by what was summed.
         return summed + rounded * (1.0 + summed)
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON value; ``Tolerance(**value)`` reads it back."""
-        return asdict(self)
+        value = asdict(self)
+        if self.dtype == Element.FLOAT32:
+            del value["dtype"]  # agents of before do not know it
+        return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Workloads:
         self._directory.cleanup()
 
     def upload(self, key: str, inputs: Mapping[str, Array], expected: Array) -> None:
-        """Store inputs (float32 or float16) and the reference under ``key``; raises InputError.
+        """Store inputs (of element types) and the reference under ``key``; raises InputError.
 
         What was there under that key goes.
         """

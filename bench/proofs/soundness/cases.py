@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
 from random import Random
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.proofs.soundness.choices import Chooser, Source
+from bench.proofs.soundness.elements import of_element
 from bench.proofs.soundness.programs import random_program
 from mapper.ast_model.codec import program_to_json
 from mapper.ast_model.elaborate import elaborate
@@ -22,6 +23,7 @@ from mapper.ast_model.nodes import Program
 from mapper.constraint_rules.predicate import CodeVariable, Variable
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import DeviceProfile
+from mapper.elements import Element, Kind
 from mapper.errors import InputError, LimitError, UnsatisfiableError
 from mapper.host_plan import BufferRole, HostPlan
 from mapper.pipeline import (
@@ -35,10 +37,13 @@ from mapper.pipeline import (
 from mapper.schedule import Level, ScheduleCode
 from mapper.solver.sampling import complete, sample
 from mapper.solver.space import Space
+from worker.measuring import Tolerance
 
 _INPUT_SEED = 11
 _WISHES = (None, Level.LOCAL, Level.LOCAL, Level.VECTOR)
 _DRAWN_FOR_ONE = 3
+#: Of programs: three of ten are of 32-bit floats.
+_ELEMENTS = (Element.FLOAT32, Element.FLOAT32, *Element)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,14 @@ class Case:
     draft: Draft
     assignment: Mapping[Variable, int]
     plan: HostPlan
-    inputs: Mapping[str, NDArray[np.float32]]
+    inputs: Mapping[str, NDArray[Any]]
     expected: NDArray[np.float64]
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """Integers have to be the same; so are 16-bit floats, which are rounded alike."""
+        output = next(b for b in self.plan.buffers if b.role is BufferRole.OUTPUT)
+        return Tolerance(dtype=output.dtype) if output.dtype.is_integer else Tolerance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +95,18 @@ class BrokenPromise(Exception):
         self.value = value
 
 
+class _Infinite(Exception):
+    """Halves that are out of range: there is nothing to compare with."""
+
+
 def draw_draft(source: Source) -> Draft:
     """A draft from random choices."""
     choose = Chooser(source)
     seed = choose.number(0, 2**16 - 1)
     options = RuleOptions(sequential_fusion=choose.chance(40), replicate_private=choose.chance(35))
     wish = choose.pick(_WISHES)
-    return Draft(random_program(choose), options, seed, wish)
+    program = random_program(choose)
+    return Draft(of_element(program, choose.pick(_ELEMENTS)), options, seed, wish)
 
 
 def draft_to_json(draft: Draft) -> dict[str, Any]:
@@ -108,11 +124,12 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 
 def cases_of(draft: Draft, device: DeviceProfile, count: int) -> tuple[Case, ...] | Discarded:
-    """Up to ``count`` cases of a draft.
+    """Up to ``count`` cases of a draft; 16-bit floats are stored on every device.
 
     Raises BrokenPromise where an assignment cannot be drawn, generated or interpreted, for
     another reason than that the program is refused or has no mapping.
     """
+    device = replace(device, half_storage=True)
     try:
         subject = subject_of_program(draft.program)
         space = derive_space(subject, Mode.STRICT, device, draft.options)
@@ -128,6 +145,8 @@ def cases_of(draft: Draft, device: DeviceProfile, count: int) -> tuple[Case, ...
         return Discarded("no mapping")
     except LimitError:
         return tuple(cases) or Discarded("limit")
+    except _Infinite:
+        return Discarded("infinite")
     except BrokenPromise:
         raise
     except Exception as error:
@@ -179,18 +198,24 @@ def _case(draft: Draft, subject: Subject, assignment: Mapping[Variable, int]) ->
         raise _broken("interpreter", error, value) from error
     shape = next(b.shape for b in plan.buffers if b.role is BufferRole.OUTPUT)
     expected = np.asarray(result, dtype=np.float64).reshape(shape)
+    if not np.isfinite(expected).all():
+        raise _Infinite
     return Case(draft, assignment, plan, inputs, expected)
 
 
-def inputs_of(program: Program) -> dict[str, NDArray[np.float32]]:
+def inputs_of(program: Program) -> dict[str, NDArray[Any]]:
     """Small integers, so that sums are exact; few are equal, so that mistakes show."""
     generator = np.random.default_rng(_INPUT_SEED)
-    return {
-        buffer.name: generator.integers(
-            -99, 100, [length.constant or 0 for length in buffer.dimensions]
-        ).astype(np.float32)
-        for buffer in elaborate(program).inputs
-    }
+    found: dict[str, NDArray[Any]] = {}
+    for buffer in elaborate(program).inputs:
+        shape = [length.constant or 0 for length in buffer.dimensions]
+        numbers = generator.integers(-99, 100, shape)
+        if buffer.dtype.kind is Kind.UNSIGNED:
+            numbers = np.abs(numbers)
+        if buffer.dtype is Element.FLOAT16:
+            numbers = numbers / 16  # sums stay below the largest half
+        found[buffer.name] = numbers.astype(buffer.dtype.value)
+    return found
 
 
 def _refusal(error: InputError) -> str:

@@ -76,7 +76,7 @@ class OclgrindJudge:
     def judge(self, cases: Sequence[Case]) -> list[Fault | None]:
         """What is wrong with each; None for a case that is right."""
         reports = check_many(
-            [Simulation(case.plan, case.inputs, case.expected) for case in cases],
+            [Simulation(c.plan, c.inputs, c.expected, c.tolerance) for c in cases],
             timeout_s=_TIMEOUT_S,
             # Harmless on every known device, and yet a race by OpenCL's memory model.
             uniform_writes=True,
@@ -140,4 +140,10 @@ class PoclJudge:
 
 def _outcome(child: MeasuringChild, case: Case) -> Outcome:
     child.upload_workload("case", case.inputs, case.expected)
-    return child.measure(case.plan, workload="case", protocol=_ONCE, timeout_s=_TIMEOUT_S)
+    return child.measure(
+        case.plan,
+        workload="case",
+        tolerance=case.tolerance,
+        protocol=_ONCE,
+        timeout_s=_TIMEOUT_S,
+    )

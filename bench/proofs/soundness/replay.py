@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,8 @@ def case_of(value: Mapping[str, Any], device: DeviceProfile) -> Case:
     options = RuleOptions(**value.get("options", {"sequential_fusion": False}))
     try:
         subject = subject_of_program(program)
-        space = derive_space(subject, Mode.STRICT, device, options)
+        stored = replace(device, half_storage=True)
+        space = derive_space(subject, Mode.STRICT, stored, options)
         assignment = assignment_from_json(space, value["assignment"])
         violations = check(space, assignment)
     except InputError as error:

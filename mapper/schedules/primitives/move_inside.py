@@ -135,7 +135,7 @@ def _started(names: Names, zero: str, found: MapSite, inner: Reduce) -> Node:
 
 def _computed(names: Names, zero: str, initial: Node, found: MapSite) -> Node:
     if isinstance(initial, Literal):
-        return constants(names, (zero,), initial.value, (found.length,))
+        return constants(names, (zero,), initial, (found.length,))
     nest = constant_nest(initial)
     if nest is not None:
         value, maps, shape = nest

@@ -74,7 +74,7 @@ def boxed(names: Names, found: ReduceSite) -> tuple[Reduce, bool]:
     zero = names.map_id(f"{said}_zero")
     initial: Node
     if isinstance(start, Literal):
-        initial = constants(names, (zero,), start.value, (as_expr(1),))
+        initial = constants(names, (zero,), start, (as_expr(1),))
     else:
         raise_from = Split(as_expr(1), start)
         initial = copied(names, zero, raise_from, 1)

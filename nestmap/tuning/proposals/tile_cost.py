@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from mapper.ast_model.types import FLOAT_BYTES
 from mapper.device_profile import DeviceProfile
 from mapper.rewrites.shape import Shape
 
@@ -108,7 +107,7 @@ def _tile(shape: Shape, v: Mapping[str, int]) -> _Tile:
         registers=sums + pixels + weights + held + _SPARE_REGISTERS,
         work_items=items,
         groups=max(1, tiles * filters * v.get("sp", 1) * sizes.get("G", 1) * layer.batch),
-        local_bytes=FLOAT_BYTES * local + _SPARE_BYTES,
+        local_bytes=4 * local + _SPARE_BYTES,
     )
 
 

@@ -16,10 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.elements import Element
 from mapper.host_plan import HostPlan
 from tests.unit.agent.jobs import QUICK
 from tests.unit.agent.running import ROOT, descendants, running
-from tests.unit.worker.plans import DOUBLE, ENDLESS, SEGFAULT, input_data, one_kernel_plan
+from tests.unit.worker.plans import (
+    DOUBLE,
+    ENDLESS,
+    SEGFAULT,
+    byte_plan,
+    byte_workload,
+    input_data,
+    one_kernel_plan,
+)
 from worker.measuring import Tolerance
 
 pytestmark = pytest.mark.kernels
@@ -93,6 +102,13 @@ class Jobs:
         stored = self._store(np.ascontiguousarray(values).tobytes())
         return {"artifact": stored, "dtype": str(values.dtype), "shape": list(values.shape)}
 
+    def workload(self, data: np.ndarray, expected: np.ndarray) -> dict[str, Any]:
+        return {
+            "inputs": {"a": self._array(data)},
+            "expected": self._array(expected),
+            "tolerance": Tolerance(dtype=Element.INT32).to_json(),
+        }
+
     def job(
         self, plan: HostPlan | str = DOUBLE, *, name: str = "job_1", timeout_s: float = 30.0,
         **more: Any,
@@ -155,6 +171,20 @@ def test_crash_and_hang_are_outcomes_and_the_next_job_runs(warm: Running, jobs: 
     assert hung == {"kind": "timeout", "detail": {"after_s": 1.0}}
     assert time.monotonic() - started < 30
     assert outcome_of(warm, jobs.job())["outcome"]["kind"] == "timed"
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [("", "timed"), ("if (i == 9) b[i] += 1;", "wrong")],
+    ids=["right", "off by one"],
+)
+def test_integers_come_as_they_are_and_have_to_be_the_same(
+    warm: Running, jobs: Jobs, more: str, kind: str
+) -> None:
+    data, expected = byte_workload()
+    plan = byte_plan(f"b[i] = 1000003 * (int)a[i]; {more}")
+    outcome = outcome_of(warm, jobs.job(plan, workload=jobs.workload(data, expected)))["outcome"]
+    assert outcome["kind"] == kind, outcome
 
 
 def test_cancelled_job_ends_and_the_next_one_runs(warm: Running, jobs: Jobs) -> None:

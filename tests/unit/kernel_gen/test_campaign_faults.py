@@ -17,8 +17,9 @@ from mapper.ast_model.text_form import parse
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import CodeVariable, Variable
 from mapper.constraint_rules.rule import Mode
+from mapper.elements import Element
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
-from mapper.layer_spec import DType, LayerSpec
+from mapper.layer_spec import LayerSpec
 from mapper.measurement import Timed, Wrong
 from mapper.pipeline import (
     assignment_from_json,
@@ -220,7 +221,7 @@ ITEMS = 5
 
 
 def shared_array_plan(source: str) -> HostPlan:
-    half = DType.FLOAT16
+    half = Element.FLOAT16
     buffers = (
         PlannedBuffer("a", BufferRole.INPUT, 4, (2,), 0, 0, half),
         PlannedBuffer("b", BufferRole.OUTPUT, 4 * ITEMS, (ITEMS, 2), 0, 0, half),

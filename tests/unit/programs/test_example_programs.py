@@ -61,6 +61,13 @@ def _heat(a: Array, steps: int) -> Array:
     return a
 
 
+def _heat_in_half(a: Array) -> Array:
+    p, here = np.pad(a, 1), a
+    around = p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:]
+    assert around.dtype == np.float16
+    return here + np.float16(0.1) * (around - np.float16(4) * here)
+
+
 def _transposed_convolution(given: Mapping[str, Array]) -> Array:
     a, f = given["a"], given["f"]
     (h, w, _), (m, k, _, _) = a.shape, f.shape
@@ -110,6 +117,12 @@ EXAMPLES: dict[str, tuple[dict[str, int], Meaning]] = {
         {"A": 2, "B": 3, "C": 4, "D": 2, "E": 3, "F": 5},
         lambda g: np.einsum("aebf,fdec->abcd", g["x"], g["y"]),
     ),
+    "matrix_product_int8": (
+        {"M": 4, "N": 6, "K": 40},
+        lambda g: g["a"].astype(np.int32) @ g["b"].astype(np.int32),
+    ),
+    "max_pooling_int16": ({"H": 7, "W": 9, "C": 4}, lambda g: _pooled(g["a"])),
+    "stencil_half": ({"H": 6, "W": 8}, lambda g: _heat_in_half(g["a"])),
     "layer_norm": ({"M": 3, "N": 8}, _layer_norm),
     "leaky_relu_clipped": (
         {"M": 4, "N": 8},
@@ -136,12 +149,11 @@ def small(name: str) -> Program:
 
 def given(program: Program) -> dict[str, Array]:
     source = np.random.default_rng(5)
-    numbers = {
-        buffer.name: source.integers(
-            -4, 5, [length.constant or 0 for length in buffer.dimensions]
-        ).astype(np.float32)
-        for buffer in elaborate(program).inputs
-    }
+    numbers: dict[str, Array] = {}
+    for buffer in elaborate(program).inputs:
+        low, high = buffer.dtype.range if buffer.dtype.is_integer else (-4, 4)
+        shape = [length.constant or 0 for length in buffer.dimensions]
+        numbers[buffer.name] = source.integers(low, high + 1, shape).astype(buffer.dtype.value)
     if "count" in numbers:  # how long a row is, as a float
         numbers["count"][:] = dict(program.sizes)["N"]
     return numbers
@@ -161,8 +173,13 @@ def test_an_example_means_what_numpy_computes(name: str) -> None:
     program = small(name)
     inputs = given(program)
     found = interpret(program, {}, inputs)
-    wide = {key: array.astype(np.float64) for key, array in inputs.items()}
-    np.testing.assert_allclose(found, EXAMPLES[name][1](wide), rtol=1e-12, atol=1e-12)
+    wide = {
+        key: array.astype(np.float64) if array.dtype == np.float32 else array
+        for key, array in inputs.items()
+    }
+    meant = EXAMPLES[name][1](wide)
+    assert found.dtype == meant.dtype
+    np.testing.assert_allclose(found, meant, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.kernels
@@ -170,7 +187,8 @@ def test_an_example_means_what_numpy_computes(name: str) -> None:
 def test_a_mapping_that_the_solver_finds_computes_an_example(name: str) -> None:
     program = small(name)
     subject = subject_of_program(program)
-    space = derive_space(subject, Mode.STRICT, load_profile("pocl"), RuleOptions())
+    device = replace(load_profile("pocl"), half_storage=True)
+    space = derive_space(subject, Mode.STRICT, device, RuleOptions())
     plan = generate_kernels(subject, complete(space))
     inputs = given(program)
     expected = interpret(program, {}, inputs)

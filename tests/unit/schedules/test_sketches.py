@@ -37,6 +37,15 @@ PROGRAMS = {
         "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
         "zip(x, y)), transpose(b))), a)",
     ),
+    "product of bytes": (
+        "M = 4, N = 6, K = 16", "a : [[char]K]M; b : [[char]N]K",
+        "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(int_of(k.0), "
+        "int_of(k.1), acc), 0:int, zip(x, y)), transpose(b))), a)",
+    ),
+    "row maxima": (
+        "M = 6, K = 96", "a : [[short]K]M",
+        "largest = join(map#row(x => reduce((acc, q) => max(acc, q), -32768:short, x), a))",
+    ),
     "product with relu": (
         "M = 8, N = 6, K = 4", "a : [[float]K]M; b : [[float]N]K",
         "product = map#row(x => join(map#column(y => map#relu(t => max(t, 0.0), reduce((acc, k) => "

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,11 +14,15 @@ from hypothesis import strategies as st
 from scipy.signal import correlate
 
 from mapper.ast_model import evaluator, some_outputs
+from mapper.ast_model.outputs import outputs
 from mapper.ast_model.text_form import parse
+from mapper.elements import BY_TEXT
 from mapper.errors import InputError, LimitError
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import subject_of_layer, subject_of_nest, subject_of_program
 from mapper.variants import variant_program
+from nestmap.tasks.replies import Replies
+from nestmap.tasks.workload_files import Spool, workload_json
 from nestmap.tuning import reference
 from nestmap.tuning.baselines import filter_matrices, from_matrices, im2col
 from tests.conformance import random_layers as every_kind
@@ -206,3 +213,55 @@ def test_what_cannot_be_done_in_time_is_interpreted(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(some_outputs, "MAX_ELEMENTS", 1)
     found = reference.make_workload(program, 3, {}).expected
     np.testing.assert_allclose(found, wanted, atol=1e-9)
+
+
+def product_of(element: str, k: int, convert: str, start: str) -> str:
+    step = f"fma({convert.format('k.0')}, {convert.format('k.1')}, acc)"
+    return (
+        f'program "p" {{ size K = {k} input a : [[{element}]K]8 input b : [[{element}]K]6 '
+        f"kernel c = map#r(x => join(map#c(y => reduce((acc, k) => {step}, {start}, zip(x, y)), "
+        "b)), a) }"
+    )
+
+
+@pytest.mark.parametrize(("element", "wraps"), [("char", False), ("short", False), ("int", True)])
+def test_products_of_integers_are_exact_and_wrap_around(element: str, wraps: bool) -> None:
+    convert = "{}" if element == "int" else "int_of({})"
+    program = subject_of_program(parse(product_of(element, 4096, convert, "0:int")))
+    found = reference.make_workload(program, 3, {})
+    a, b = (found.inputs[name].astype(np.int64) for name in "ab")
+    assert found.inputs["a"].dtype == BY_TEXT[element].value and len(np.unique(a)) > 200
+    np.testing.assert_array_equal(found.expected, (a @ b.T).astype(np.int32))
+    assert found.tolerance.relative == 0.0
+    if wraps:
+        # Sums that 64-bit floats do not hold either.
+        large = {name: array * 1000003 for name, array in found.inputs.items()}
+        wanted = (large["a"].astype(np.int64) @ large["b"].T.astype(np.int64)).astype(np.int32)
+        whole = outputs(program.require_program(), {}, large, 3)
+        np.testing.assert_array_equal(whole.values, wanted)
+
+
+def test_sums_of_halves_are_of_halves_and_so_is_the_tolerance() -> None:
+    program = subject_of_program(parse(product_of("half", 64, "{}", "0:half")))
+    found = reference.make_workload(program, 3, {})
+    total = np.zeros((8, 6), np.float16)
+    for step in range(64):
+        a, b = (found.inputs[name][:, step].astype(np.float64) for name in "ab")
+        total = (total + np.multiply.outer(a, b)).astype(np.float16)
+    np.testing.assert_array_equal(found.expected, total)
+    # The last is the one rounding of fma, once for all steps.
+    assert found.tolerance.relative == pytest.approx(2**-9 * 8 + 2**-11, rel=0.01)
+    stored = subject_of_program(parse(product_of("half", 64, "float_of({})", "0.0")))
+    assert reference.make_workload(stored, 3, {}).tolerance.relative < 2**-11
+
+
+def test_a_job_has_integers_in_64_bits_and_floats_in_32(tmp_path: Path) -> None:
+    for element, convert, start, dtype in (
+        ("char", "int_of({})", "0:int", "float64"),
+        ("float", "{}", "0.0", "float32"),
+    ):
+        program = subject_of_program(parse(product_of(element, 4, convert, start)))
+        spool = Spool(tmp_path, cast("Replies", SimpleNamespace(item=lambda value: None)))
+        workload = workload_json(program, {}, spool)
+        assert workload["expected"]["dtype"] == dtype
+        assert workload["inputs"]["a"]["dtype"] == BY_TEXT[element].value

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mapper.elements import Element
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
 
 SIZE = 64
@@ -85,3 +86,22 @@ def input_data(size: int = SIZE) -> np.ndarray:
 DOUBLE = "b[i] = 2 * a[i];"
 SEGFAULT = "b[i + (1L << 40)] = a[i];"
 ENDLESS = "volatile int go = 1; while (go) ; b[i] = a[i];"
+
+
+def byte_plan(body: str = "b[i] = 1000003 * (int)a[i];", size: int = SIZE) -> HostPlan:
+    """A plan from 8-bit integers to 32-bit ones, of which floats do not hold all."""
+    source = "__kernel void k(__global const char *a, __global int *b)"
+    return HostPlan(
+        f"{source} {{ int i = get_global_id(0); {body} }}",
+        (
+            PlannedBuffer("a", BufferRole.INPUT, size, (size,), 0, 0, Element.INT8),
+            PlannedBuffer("b", BufferRole.OUTPUT, 4 * size, (size,), 0, 0, Element.INT32),
+        ),
+        (Launch("k", (size, 1, 1), (16, 1, 1), ("a", "b")),),
+    )
+
+
+def byte_workload(size: int = SIZE) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and reference of :func:`byte_plan`."""
+    data = (np.arange(size) * 37 % 251 - 125).astype(np.int8)
+    return data, 1000003.0 * data

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from mapper.elements import Element
 from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
-from mapper.layer_spec import DType
 from mapper.measurement import Timed, Wrong
-from worker.measuring import MeasuringChild, Protocol
-from worker.measuring.guards import GUARD_BYTES, _nans
+from tests.unit.worker.plans import byte_plan, byte_workload
+from worker.measuring import MeasuringChild, Protocol, Tolerance
+from worker.measuring.guards import GUARD_BYTES, _marks, _nans
 
 pytestmark = pytest.mark.kernels
 
@@ -25,7 +27,7 @@ BITS = "(__global uint *)"
 
 def plan(statements: str, half: bool = False) -> HostPlan:
     """Twice the input by way of an intermediate, and something more of the first work-item."""
-    dtype = DType.FLOAT16 if half else DType.FLOAT32
+    dtype = Element.FLOAT16 if half else Element.FLOAT32
     source = HEAD.format(t="half" if half else "float") + (RIGHT_HALF if half else RIGHT)
     source += f"if (i == 0) {{ {statements} }}\n}}\n"
     buffers = (
@@ -86,6 +88,31 @@ def test_guards_of_halves_are_halves(child: MeasuringChild, statements: str, sai
     outcome = outcome_of(child, plan(statements, half=True), "halves")
     assert isinstance(outcome, Wrong)
     assert said in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", ""),
+        (f"a[{SIZE}] = 1;", f"behind its array a: element {SIZE} of {SIZE}"),
+        (f"a[-1] = a[-{GUARD_BYTES // 2}];", "before its array a: element -1 of"),
+        (f"b[{SIZE}] = 3;", f"behind its array b: element {SIZE} of {SIZE}"),
+    ],
+)
+def test_guards_stand_around_integers_too(child: MeasuringChild, more: str, said: str) -> None:
+    data, expected = byte_workload()
+    child.upload_workload("bytes", {"a": data}, expected)
+    one = byte_plan(f"b[i] = 1000003 * (int)a[i]; if (i == 0) {{ {more} }}")
+    one = replace(one, source=one.source.replace("const char", "char"))
+    tolerance = Tolerance(dtype=Element.INT32)
+    outcome = child.measure(one, workload="bytes", protocol=QUICK, tolerance=tolerance)
+    assert said in outcome.message if isinstance(outcome, Wrong) else not said, outcome
+
+
+def test_bytes_of_a_guard_are_alike_in_every_251st_place_only() -> None:
+    guard = _marks(0, GUARD_BYTES, 1)
+    for distance in range(1, 251):
+        assert not (guard[distance:] == guard[:-distance]).any(), distance
 
 
 def test_a_result_that_was_read_beside_an_array_is_nan(child: MeasuringChild) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mapper.elements import Element
 from mapper.errors import InputError
 from mapper.measurement import (
     CompileError,
@@ -165,10 +166,36 @@ def test_16_bit_results_may_be_off_by_their_rounding_and_not_by_more():
         Tolerance(half_roundings=-1)
 
 
+def test_integers_have_to_be_the_same_also_where_floats_would_not_tell():
+    expected = np.array([2.0**31 - 1, 5.0, -(2.0**31)])
+    output = expected.astype(np.int32)
+    exact = Tolerance(4096, dtype=Element.INT32)
+    assert exact.relative == 0.0
+    assert compare(output, expected, exact).wrong is None
+    output[0] -= 1
+    assert compare(output, expected, Tolerance(4096)).wrong is None
+    wrong = compare(output, expected, exact).wrong
+    assert wrong is not None and wrong.first_bad_index == (0,)
+
+
+def test_sums_in_16_bits_may_be_off_by_the_root_of_their_length():
+    wide, short, long = (
+        Tolerance(16),
+        Tolerance(16, dtype="float16"),
+        Tolerance(64, dtype="float16"),
+    )
+    assert short.relative == 2**13 * wide.relative
+    assert long.relative == 2 * short.relative
+    assert "dtype" not in wide.to_json()
+    assert Tolerance(**long.to_json()) == long
+    with pytest.raises(InputError, match=r"tolerance.dtype: must be of float32, float16, int8"):
+        Tolerance(dtype="float64")
+
+
 def test_inputs_of_another_element_type_than_their_buffers_are_refused():
     plan = one_kernel_plan(DOUBLE)
     with pytest.raises(InputError, match=r"input a has another type; found float16; .*float32"):
         check_plan(plan, {"a": (SIZE,)}, {"a": np.dtype(np.float16)})
     check_workload({"a": np.ones(3, np.float16)}, np.ones(3))
-    with pytest.raises(InputError, match=r"inputs/a: not 32- or 16-bit floats; found float64"):
+    with pytest.raises(InputError, match=r"inputs/a: of no element type; found float64"):
         check_workload({"a": np.ones(3)}, np.ones(3))
