@@ -47,6 +47,10 @@ class DeriveQuery(OfSubject):
 class SketchesQuery(OfSubject):
     """A program and the device that its schedules are for."""
 
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"subject": {"name": "vgg16/7"}}]}
+    )
+
     device: Limits = Field(
         default="pocl", description="A profile by name, or an object with the fields of one"
     )

@@ -61,7 +61,7 @@ def test_the_first_line_is_the_machine_and_the_last_lines_compare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(demo, "named_layer", lambda name: SMALL)
-    assert run_demo(3.0, 0, tmp_path / "out", "pocl") is ExitCode.OK
+    assert run_demo(8.0, 0, tmp_path / "out", "pocl") is ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
     target = lines[0].rpartition("; kernels compiled for ")[2]
     assert target in TARGETS and "Portable Computing Language, driver " in lines[0]

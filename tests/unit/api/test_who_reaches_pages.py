@@ -32,6 +32,8 @@ ACCESS = {
     "GET /compare": USERS,
     "GET /layers": USERS,
     "POST /layers": USERS,
+    "GET /schedules": USERS,
+    "POST /schedules": USERS,
     "GET /layers/{set_name}/{number}": USERS,
     "GET /layers/{subject_id}": USERS,
     "GET /devices": USERS,
