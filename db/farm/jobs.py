@@ -9,11 +9,10 @@ fenced by the attempt's own token.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import Connection, func, insert, literal, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db.canonical import canonical_json
@@ -27,9 +26,8 @@ from db.farm.checking import (
     checked_time,
     shown_text,
 )
-from db.farm.credentials import secret_hash
-from db.farm.deadlines import FETCH_S, TIMEOUT_S, attempt_end
-from db.farm.errors import ConflictError, StaleLease, absent
+from db.farm.errors import ConflictError, absent
+from db.farm.heartbeats import Beat, is_ending, keep
 from db.farm.idempotency import Responder, once
 from db.farm.identifiers import JOB_PREFIX, new_identifier
 from db.farm.job_records import Attempt, Claim, Heartbeat, Job, Lease, NewJob, Swept
@@ -39,15 +37,12 @@ from db.farm.leases import (
     clear_the_way,
     expire,
     held_job,
-    lock_board,
     outlook_of,
-    require_newest,
     shared_with,
     take,
     take_over,
 )
 from db.farm.lifecycle import (
-    NOTE_ACTIVITY_S,
     add_event,
     end_attempt,
     end_job,
@@ -57,7 +52,7 @@ from db.farm.lifecycle import (
     lock_job,
     lock_runs,
     note_activity,
-    seconds_since,
+    runs_to_look_at,
     settle,
     spent_budget,
 )
@@ -67,9 +62,6 @@ from db.farm.rows import attempt_of, job_of
 from db.farm.run_records import Accepted
 from db.farm.statements import (
     ANOTHERS_WORK_WAITS,
-    CUT_LEASE,
-    KEEP_LEASE,
-    KEEP_LEASE_AT_ONCE,
     LOCK_BOARD,
     SEEN_NOW,
     TAKE_ANOTHERS_WORK,
@@ -78,11 +70,10 @@ from db.farm.statements import (
     TAKE_WORK,
     UNRUNG,
     WORK_WAITS,
-    board_is_busy,
     waiting_boards,
 )
 from db.farm.states import AttemptEnd, BoardState, EventKind, JobKind, JobState, RunState
-from db.farm.tables import BoardRow, JobAttemptRow, JobRow, RunRow
+from db.farm.tables import JobAttemptRow, JobRow
 from db.farm.turns import HeldSeconds, charge_lease, next_ranks
 from db.transactions import Transactions
 from mapper.errors import InputError, Problem
@@ -348,41 +339,8 @@ class Jobs:
         ``AbsentError``, also for a job that is not of ``board_id``, where that is given.
         """
         checked_number("lease_s", lease_s, LEAST_LEASE_S, MOST_LEASE_S)
-        shown = shown_text(stage, 200)
-        now = self._now()
-        until = now + timedelta(seconds=lease_s)
-        beat = {
-            "job": lease.job_id, "number": lease.attempt, "until": until, "board": board_id,
-            "token_hash": secret_hash(lease.token), "new_stage": shown,
-            # Whatever its candidate may take, such an attempt has as much left.
-            "young": until - timedelta(seconds=FETCH_S),
-        }  # fmt: skip
-        if self._transactions.writes_at_once:
-            with self._transactions.look() as connection:
-                kept = connection.execute(KEEP_LEASE_AT_ONCE, beat).one_or_none()
-                if kept is not None:
-                    return _kept(connection, kept, beat, now)
-        # One that a crash of the database forgets ends a lease early, which loses no job.
-        with self._transactions.write(durable=False) as session:
-            kept = session.execute(KEEP_LEASE, beat).one_or_none()
-            if kept is not None:
-                return _kept(session, kept, beat, now)
-            may_lease = _lock_board_of_lapsed(session, lease, board_id)
-            job = lock_job(session, lease.job_id)
-            require_newest(job, lease)
-            attempt = session.get_one(JobAttemptRow, (job.id, job.attempt))
-            lapsed = job.state != JobState.LEASED
-            if lapsed and (attempt.ending != AttemptEnd.EXPIRED or not may_lease):
-                raise _no_longer_held(job)
-            run_state = session.scalar(select(RunRow.state).where(RunRow.id == job.run_id))
-            board_state = session.scalar(select(BoardRow.state).where(BoardRow.id == job.board_id))
-            end = attempt_end(job.kind, job.payload.get(TIMEOUT_S), attempt.claimed_at)
-            if now >= end or _is_unwanted(run_state, board_state):
-                return Heartbeat(job.lease_until or now, cancel=True)
-            attempt.ending, attempt.ended_at, attempt.reason = None, None, ""
-            until = min(until, end)
-            job.state, job.lease_until, job.stage = JobState.LEASED, until, shown
-            return Heartbeat(until, cancel=False)
+        beat = Beat(lease, self._now(), lease_s, shown_text(stage, 200), board_id)
+        return keep(self._transactions, beat)
 
     def fail(
         self,
@@ -408,7 +366,7 @@ class Jobs:
             held_s = self._held_seconds.ended(job, held.claimed_at, now)
             charge_lease(session, job, held_s, now, charged=held.charged, goes_on=True)
             end_attempt(session, job, AttemptEnd.FAILED, now, reason)
-            ending = run is not None and _is_ending(run.state)
+            ending = run is not None and is_ending(run.state)
             if ending:
                 end_job(session, job, JobState.CANCELLED, now)
             elif job.attempt >= job.max_attempts:
@@ -464,7 +422,7 @@ class Jobs:
                 .order_by(JobRow.lease_until)
                 .limit(limit)
             ).all()
-            looked_at = _runs_to_look_at(session, now, limit)
+            looked_at = runs_to_look_at(session, now, limit)
             runs = lock_runs(session, [*(run_id for _, run_id in lapsed), *looked_at])
             expired = expire(session, [job_id for job_id, _ in lapsed], runs, now)
             ended: list[str] = []
@@ -479,88 +437,9 @@ class Jobs:
             return Swept(tuple(expired), tuple(ended))
 
 
-def _runs_to_look_at(session: Session, now: datetime, limit: int) -> list[str]:
-    """Running ones whose seconds are spent, or were not written for a while; a clock that was put
-    back counts as a while."""
-    # The sums are done here: databases differ in how they subtract times.
-    rows = session.execute(
-        select(RunRow.id, RunRow.budget_seconds, RunRow.active_s, RunRow.resumed_at).where(
-            RunRow.state == RunState.RUNNING, RunRow.resumed_at.is_not(None)
-        )
-    )
-    found = [
-        run_id
-        for run_id, budget_s, spent_s, resumed_at in rows
-        if resumed_at is not None
-        and (
-            not 0 <= (now - resumed_at).total_seconds() < NOTE_ACTIVITY_S
-            or (budget_s is not None and spent_s + seconds_since(resumed_at, now) >= budget_s)
-        )
-    ]
-    return sorted(found)[:limit]
-
-
-def _lock_board_of_lapsed(session: Session, lease: Lease, board_id: str | None) -> bool:
-    """Whether a job whose lease has run out may be leased again without a claim.
-
-    Its board is locked then; a job that is leased needs no such lock.
-    """
-    row = session.execute(
-        select(JobRow.board_id, JobRow.state).where(JobRow.id == lease.job_id)
-    ).one_or_none()
-    if row is None:
-        raise absent("job", lease.job_id)
-    _require_board(lease, row.board_id, board_id)
-    if row.state != JobState.QUEUED:
-        return False
-    if row.board_id is None:
-        return True
-    lock_board(session, row.board_id)
-    return not session.scalar(select(board_is_busy(literal(row.board_id))))
-
-
-def _require_board(lease: Lease, board_id: str | None, wanted: str | None) -> None:
-    """``AbsentError`` for a job of another board: one learns nothing of what is not its own."""
-    if wanted is not None and board_id != wanted:
-        raise absent("job", lease.job_id)
-
-
 def _job(session: Session, job_id: str, now: datetime) -> Job:
     del now
     row = session.get(JobRow, job_id)
     if row is None:
         raise absent("job", job_id)
     return job_of(row)
-
-
-def _kept(
-    connection: Connection | Session, kept: Any, beat: Mapping[str, Any], now: datetime
-) -> Heartbeat:
-    """The answer to a heartbeat that found its lease, which ends with its attempt at the latest."""
-    end = attempt_end(kept.kind, kept.timeout_s, kept.claimed_at)
-    if kept.lease_until > end:
-        connection.execute(CUT_LEASE, {**_fence(beat), "end": end})
-    cancel = now >= end or _is_unwanted(kept.run_state, kept.board_state)
-    return Heartbeat(min(kept.lease_until, end), cancel)
-
-
-def _fence(beat: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: beat[name] for name in ("job", "number", "token_hash")}
-
-
-def _is_unwanted(run_state: str | None, board_state: str | None) -> bool:
-    """Whether nobody wants the result of a job of such a run on such a board."""
-    if board_state == BoardState.DISABLED:
-        return True
-    return run_state is not None and _is_ending(run_state)
-
-
-def _is_ending(run_state: str) -> bool:
-    state = RunState(run_state)
-    return state.ended or state is RunState.CANCELLING
-
-
-def _no_longer_held(job: JobRow) -> StaleLease:
-    return StaleLease(
-        Problem("lease", "the job has ended, or its board holds another lease", found=job.state)
-    )

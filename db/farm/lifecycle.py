@@ -352,3 +352,24 @@ def _open_jobs(session: Session, run_id: str) -> dict[tuple[str, str], int]:
     with session.no_autoflush:  # the run's counters are written once, at the end
         counts = session.execute(_OPEN_JOBS, {"run": run_id})
         return {(kind, state): count for kind, state, count in counts}
+
+
+def runs_to_look_at(session: Session, now: datetime, limit: int) -> list[str]:
+    """Running ones whose seconds are spent, or were not written for a while; a clock that was put
+    back counts as a while."""
+    # The sums are done here: databases differ in how they subtract times.
+    rows = session.execute(
+        select(RunRow.id, RunRow.budget_seconds, RunRow.active_s, RunRow.resumed_at).where(
+            RunRow.state == RunState.RUNNING, RunRow.resumed_at.is_not(None)
+        )
+    )
+    found = [
+        run_id
+        for run_id, budget_s, spent_s, resumed_at in rows
+        if resumed_at is not None
+        and (
+            not 0 <= (now - resumed_at).total_seconds() < NOTE_ACTIVITY_S
+            or (budget_s is not None and spent_s + seconds_since(resumed_at, now) >= budget_s)
+        )
+    ]
+    return sorted(found)[:limit]

@@ -320,9 +320,11 @@ _unwanted = or_(
     exists().where(_runs.c.id == _job.run_id, _runs.c.state.in_(_ENDING)),
     exists().where(_board.id == _job.board_id, _board.state == BoardState.DISABLED),
 )
+# Both by parameter: in RETURNING, SQLAlchemy names columns without their tables on SQLite, so that
+# "attempt = attempt" would hold for every attempt at the job.
 _began = (
     select(_attempt.claimed_at)
-    .where(_attempt.job_id == _job.id, _attempt.attempt == _job.attempt)
+    .where(_attempt.job_id == bindparam("job"), _attempt.attempt == bindparam("number"))
     .scalar_subquery()
 )
 #: Keep a lease that is held: ``job``, ``number``, ``token_hash``, ``until``, ``new_stage``, and

@@ -56,6 +56,21 @@ def test_an_attempt_ends_however_often_its_board_calls(
     assert farm.runs.run(run.id).progress.measured == 0
 
 
+def test_each_attempt_at_a_job_has_time_of_its_own(farm: Farm, clock: Clock) -> None:
+    """The time of a second one does not count from when the first began."""
+    board = some_board(farm)
+    some_run(farm, board)
+    propose(farm, [0])
+    first = claim(farm, board, lease_s=10)
+    clock.advance(400)  # the first is over, and nobody kept it
+    second = claim(farm, board, lease_s=10)
+    assert (second.job.id, second.lease.attempt) == (first.job.id, 2)
+    began = clock()
+    while not farm.jobs.heartbeat(second.lease, lease_s=30).cancel:
+        clock.advance(9)
+    assert (clock() - began).total_seconds() == 360
+
+
 def test_a_cancelled_run_ends_though_its_board_goes_on_calling(farm: Farm, clock: Clock) -> None:
     board = some_board(farm)
     run = some_run(farm, board)
