@@ -23,7 +23,7 @@ from starlette.requests import Request
 
 from api.addresses import customer_of, site_of
 from api.database import ASKER, Asker
-from api.problems import ProblemError
+from api.problems import ProblemError, unauthenticated
 
 COOKIE = "nestmap_session"
 MAX_TOKEN_CHARACTERS = 200
@@ -115,7 +115,7 @@ class Authenticator:
             return ANONYMOUS
         principal = await self.principal_of(request)
         if principal is None:
-            raise _unauthenticated("no token was sent")
+            raise unauthenticated("no token was sent")
         if principal.role not in _ROLES[access]:
             raise ProblemError("forbidden", f"a token of scope {principal.role} does not reach it")
         named = request.path_params.get("device_id")
@@ -155,7 +155,7 @@ class Authenticator:
             self._cache.pop(key, None)
             ASKER.set(asker_at(address))
             self.failed(address)
-            raise _unauthenticated("the token is unknown, revoked or expired")
+            raise unauthenticated("the token is unknown, revoked or expired")
         ASKER.set(_asker(principal))
         self._cache[key] = (now, principal)
         self._cache.move_to_end(key)
@@ -253,7 +253,7 @@ def token_of(request: Request) -> str | None:
     if header is not None:
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN_CHARACTERS:
-            raise _unauthenticated("the header Authorization is not of the form Bearer nm_…")
+            raise unauthenticated("the header Authorization is not of the form Bearer nm_…")
         return token.strip()
     token = _cookie(request.headers.get("cookie", ""))
     if token is None:
@@ -294,7 +294,3 @@ def asker_at(address: str) -> Asker:
 
 def _asker(principal: Principal) -> Asker:
     return Asker(principal.id, first=principal.role is Role.DEVICE)
-
-
-def _unauthenticated(detail: str) -> ProblemError:
-    return ProblemError("unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})

@@ -293,3 +293,8 @@ def _finding(found: Mapping[str, Any]) -> Problem:
     message = str(found["msg"])
     return Problem(pointer, f"{kind}: {message}" if kind in ("query", "header") else message,
                    shown, allowed)  # fmt: skip
+
+
+def unauthenticated(detail: str) -> ProblemError:
+    """401, with what HTTP asks for beside it (RFC 9110, section 15.5.2)."""
+    return ProblemError("unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})

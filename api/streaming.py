@@ -17,7 +17,7 @@ from prometheus_client import Gauge
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.problems import RETRY_SOON, ProblemError
+from api.problems import RETRY_SOON, ProblemError, unauthenticated
 
 NDJSON = "application/x-ndjson"
 EVENT_STREAM = "text/event-stream"
@@ -80,12 +80,39 @@ def _closing(pieces: AsyncIterator[bytes]) -> Any:
     return aclosing(pieces)  # pyright: ignore[reportArgumentType]
 
 
-async def begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same pieces, once there is a first one: until then a problem can still be a status."""
-    try:
-        first = await anext(pieces)
-    except StopAsyncIteration:
-        first = b""
+async def begun(
+    pieces: AsyncIterator[bytes], admitted: Admitted | None = None
+) -> AsyncIterator[bytes]:
+    """The same pieces, once there is a first one: until then a problem can still be a status.
+
+    ProblemError 401 once whoever waits for it is ``admitted`` no more; the pieces are closed.
+    """
+    first, cut = b"", False
+    failure: Exception | None = None
+    async with anyio.create_task_group() as group:
+
+        async def watch_token(admitted: Admitted) -> None:
+            nonlocal cut, failure
+            try:
+                while await admitted():
+                    await anyio.sleep(ADMIT_S)
+                cut = True
+            except Exception as error:
+                failure = error
+            group.cancel_scope.cancel()
+
+        if admitted is not None:
+            group.start_soon(watch_token, admitted)
+        try:
+            first = await anext(pieces)
+        except StopAsyncIteration:
+            pass
+        except Exception as error:  # as it is: the group would wrap it
+            failure = error
+        group.cancel_scope.cancel()
+    if cut or failure is not None:
+        async with _closing(pieces):
+            raise failure or unauthenticated("the token is no longer valid")
 
     async def all_of_them() -> AsyncIterator[bytes]:
         async with _closing(pieces):

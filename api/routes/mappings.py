@@ -132,7 +132,7 @@ async def stream_mappings(
 
     request.state.waits = True
     admitted = partial(services.authenticator.still_admits, request)
-    return Stream(await begun(lines()), NDJSON, admitted=admitted)
+    return Stream(await begun(lines(), admitted), NDJSON, admitted=admitted)
 
 
 @routes.post(

@@ -21,15 +21,16 @@ _FINAL = frozenset({2, 3, 77})
 
 
 class LocalWorker:
-    """Keeps an agent running; an async context manager. It gets its token by the environment,
-    where no list of processes shows it."""
+    """Keeps an agent running; an async context manager, of the main thread's loop. It gets its
+    token by the environment, where no list of processes shows it, and ends when this process is
+    killed."""
 
     def __init__(
         self, url: str, board_id: str, token: str, device: str, folder: Path, said: Any
     ) -> None:
         self._arguments = [
             f"--url={url}", f"--id={board_id}", f"--device={device}", f"--state={folder}",
-            f"--stop-grace={_STOP_S:g}",
+            f"--stop-grace={_STOP_S:g}", f"--end-with-parent={os.getpid()}",
         ]  # fmt: skip
         self._environment = {**_without_secrets(), "NESTMAP_TOKEN": token}
         self._folder = folder

@@ -116,7 +116,7 @@ def test_child_gets_nothing_of_the_machine(tmp_path: Path, kind: str) -> None:
         told = under_way.told()
     facts, got = told["facts"], set(told["got"])
     if kind != "namespaces" and os.getuid() == 0:
-        # The system does not count root's processes; only in namespaces root becomes nobody.
+        # The system does not count root's processes; only in namespaces root becomes another.
         assert "the child is root" in lacking(facts)
         got -= {"forks"}
     assert told["workload"] == "numbers"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 
 from api import exports
 from api.settings import Settings
+from api.solving import Solving
 from api.streaming import Stream
+from db.farm.states import Scope
 from tests.unit.api.conftest import Service
 from tests.unit.api.farm_data import new_run
 from tests.unit.api.live_server import serving
@@ -119,3 +122,49 @@ def test_a_stream_of_mappings_ends_with_its_token_while_nothing_is_found() -> No
     sent = asyncio.run(main())
     assert closed == [True]
     assert [message.get("more_body") for message in sent] == [None, True]
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+def test_a_wait_for_the_first_mapping_ends_within_two_seconds_of_its_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    asked, closed = threading.Event(), threading.Event()
+
+    async def nothing_found(*_: object) -> AsyncIterator[Any]:
+        try:
+            asked.set()
+            await asyncio.sleep(300)
+            yield "item", {}
+        finally:
+            closed.set()
+
+    service = Service(tmp_path)
+    monkeypatch.setattr(Solving, "mappings", nothing_found)
+    life_s = 2.0 if how == "expired" else None
+    made = time.monotonic()
+    token = service.farm.tokens.create(Scope.USER, lifetime_s=life_s)
+    body = {"subject": {"name": "vgg16/7"}, "variant": "high-level"}
+    ended: list[float] = []
+
+    def end() -> None:
+        assert asked.wait(20)
+        if how == "revoked":
+            service.farm.tokens.revoke(token.token.id)
+            ended.append(time.monotonic())
+        else:
+            ended.append(made + 2.0)
+
+    with (
+        serving(service.app) as url,
+        httpx.Client(headers={"Authorization": f"Bearer {token.text}"}, timeout=30) as client,
+    ):
+        ending = threading.Thread(target=end)
+        ending.start()
+        answer = client.post(f"{url}/v1/mappings/stream", json=body)
+        at = time.monotonic()
+        ending.join()
+        assert at - ended[0] < 2
+        assert (answer.status_code, answer.json()["type"]) == (401, "/problems/unauthenticated")
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert closed.wait(2)
+    service.close()

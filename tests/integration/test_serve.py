@@ -73,7 +73,7 @@ class Service:
 
     def close(self) -> None:
         if self.process.poll() is None:
-            # Its worker has a session of its own, and does not end with a service that is killed.
+            # Its worker has a session of its own, and ends a moment after it.
             below = children_of(self.process.pid)
             os.killpg(self.process.pid, signal.SIGKILL)
             for pid in below:
@@ -156,6 +156,23 @@ def test_a_first_start_serves_measures_and_stops_with_everything(tmp_path: Path)
         again.event("ready")
         assert not [said for said in again.said if said["event"] == "token"]
         assert again.stop(signal.SIGINT) == 0
+
+
+def test_a_service_that_is_killed_leaves_no_process_behind(tmp_path: Path):
+    # A worker that went on held the device's folder, and asked a port that may be another's.
+    with service(tmp_path, "--worker-device", "null") as served:
+        served.event("ready")
+        started = children_of(served.process.pid)
+        assert len(started) >= 3  # a solver child, the worker and its executor
+        served.process.kill()
+        served.process.wait()
+        end = time.monotonic() + 15
+        while (left := [pid for pid in started if is_alive(pid)]) and time.monotonic() < end:
+            time.sleep(0.05)
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert not left, commands
 
 
 def test_other_hosts_are_not_served_by_accident(tmp_path: Path):

@@ -86,8 +86,9 @@ def parser() -> argparse.ArgumentParser:
         help="amqp(s)://…: hear of jobs through RabbitMQ instead of long polls "
         "(or NESTMAP_BROKER; needs the extra `cluster`)")  # fmt: skip
     add("--broker-file", type=Path, help="file with the broker's URL (or NESTMAP_BROKER_FILE)")
-    add("--end-with-parent", action="store_true",
-        help="end when the process that started this one does")  # fmt: skip
+    add("--end-with-parent", type=int, nargs="?", const=0, metavar="PID",
+        help="end when the process that started this one does; its number, where that may have "
+        "ended already, or may be 1")  # fmt: skip
     add("--version", action="version", version=f"nestmap agent {AGENT_VERSION}")
     return found
 
@@ -170,7 +171,8 @@ def main(arguments: Sequence[str] | None = None, executor_module: str = EXECUTOR
             )
             agent = Agent(settings, state, waiter, announcer, service, bench)
             agent.handle_signals()
-            if options.end_with_parent and not end_with_parent():
+            parent = options.end_with_parent
+            if parent is not None and not end_with_parent(parent):
                 raise AgentFailure("--end-with-parent: the parent has ended", AgentExit.BAD_OPTIONS)
             if settings.broker:
                 # Loads Celery, which boards that poll need not have.

@@ -28,8 +28,9 @@ def adopt_orphans() -> bool:
         return False
 
 
-def end_with_parent() -> bool:
-    """Get SIGTERM when the parent ends; False where the system cannot, or it has ended already.
+def end_with_parent(parent: int) -> bool:
+    """Get SIGTERM when the process of this number, our parent, ends; False where the system cannot,
+    or it has ended already. 0: whatever our parent is, which then is not the first process.
 
     The parent must have started us from its main thread: the signal comes at that thread's end.
     """
@@ -37,7 +38,8 @@ def end_with_parent() -> bool:
         able = ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) == 0
     except (OSError, AttributeError):
         return False
-    return able and os.getppid() != 1
+    now = os.getppid()
+    return able and (now == parent if parent else now != 1)
 
 
 def _stat(pid: int) -> list[str]:

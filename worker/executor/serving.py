@@ -167,6 +167,9 @@ class Executor:
             tries += 1
             self._measuring = True
             try:
+                if self._cancelled.is_set():
+                    # Before there was a measurement to interrupt; nobody is told of this outcome.
+                    return Crash(-signal.SIGKILL, "cancelled"), {}
                 outcome = self._device.measure(
                     job.plan,
                     workload=job.workload_key,

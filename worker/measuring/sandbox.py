@@ -7,7 +7,8 @@ driver. The strongest kind that the system allows is taken:
 ``namespaces``
     Mounts, network, processes and, where the agent is not root, users of its own: a root folder of
     its own (:mod:`worker.measuring.own_root`), no network, nobody else's processes, and a first
-    process whose end ends all others. Where the agent is root the child is ``nobody``.
+    process whose end ends all others. Where the agent is root the child is a user of its own, since
+    the system counts a user's processes together, those of other sandboxes too.
 ``landlock``
     Files are given up one by one (:mod:`worker.measuring.landlock`).
 ``limits``
@@ -59,6 +60,9 @@ _LARGEST_FILE_BYTES = 1 << 30
 #: Beside a driver's threads, one or two for a core: linkers, compilers.
 _PROCESSES = 64
 _MEMORY_SHARE = 0.75
+#: The first of the users that Linux distributions leave unused (systemd's table of ids); a sandbox
+#: takes the one that has its launcher's number from here on.
+_FIRST_USER = 0x70000000
 _ENTERED = b"E"
 _NOT_ENTERED = 90
 
@@ -248,8 +252,8 @@ def _in_namespaces(
     try:
         _follow(launcher)
         uid, gid, root = os.getuid(), os.getgid(), os.geteuid() == 0
-        nobody = _nobody()
-        threads = _threads_of(nobody[0] if root else uid)
+        user = _own_user(launcher) if root else (uid, gid)
+        threads = _threads_of(user[0])
         kinds = ["mount", "ipc", "pid", *([] if sandbox.network else ["network"])]
         kinds += [] if root else ["user"]
         unshare(sum(NEW_NAMESPACE[kind] for kind in kinds))
@@ -263,14 +267,14 @@ def _in_namespaces(
         _in_child(tell)
         enter_own_root(visible, folders.shared, folders.scratch, SCRATCH_FOLDERS)
         if root:
-            _become(nobody, folders.scratch, visible)
+            _become(user, folders.scratch, visible)
         hide_memory(hidden=False)
     except OSError as error:
         print(f"sandbox: namespaces: {error}", file=sys.stderr)
         os._exit(_NOT_ENTERED)
     facts = {
         "sandbox.files": "own root",
-        "sandbox.user": f"nobody ({nobody[0]})" if root else "the agent's",
+        "sandbox.user": _name_of(user[0]) if root else "the agent's",
     }
     facts |= _limited(sandbox, threads, own_processes=True, scoped=True)
     os.write(tell, _ENTERED)
@@ -326,6 +330,26 @@ def _stay_behind(told: int, lifeline: int) -> bool:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _own_user(launcher: int) -> tuple[int, int]:
+    """A user that no other sandbox of this machine has now, and the group that owns nothing.
+
+    Where this process has not so many users (user_namespaces(7)), as in some containers, it is
+    ``nobody``: then sandboxes count each other's processes.
+    """
+    nobody = _nobody()
+    own = _FIRST_USER + launcher
+    for line in Path("/proc/self/uid_map").read_text().splitlines():
+        first, _, count = map(int, line.split())
+        if first <= own < first + count:
+            return own, nobody[1]
+    return nobody
+
+
+def _name_of(user: int) -> str:
+    # Not its number, which is another for each child: facts say what holds of a device.
+    return "its own" if user >= _FIRST_USER else f"nobody ({user})"
 
 
 def _nobody() -> tuple[int, int]:

@@ -151,6 +151,11 @@ def outcome_of(executor: Running, job: dict[str, Any]) -> dict[str, Any]:
     return outcome
 
 
+def assert_is_timed(executor: Running, job: dict[str, Any]) -> None:
+    outcome = outcome_of(executor, job)["outcome"]
+    assert outcome["kind"] == "timed", json.dumps(outcome, indent=1)
+
+
 def test_kernel_is_timed_with_the_state_of_its_machine(warm: Running, jobs: Jobs) -> None:
     event = outcome_of(warm, jobs.job())
     assert event["outcome"]["kind"] == "timed"
@@ -170,7 +175,7 @@ def test_crash_and_hang_are_outcomes_and_the_next_job_runs(warm: Running, jobs: 
     hung = outcome_of(warm, jobs.job(ENDLESS, timeout_s=1.0))["outcome"]
     assert hung == {"kind": "timeout", "detail": {"after_s": 1.0}}
     assert time.monotonic() - started < 30
-    assert outcome_of(warm, jobs.job())["outcome"]["kind"] == "timed"
+    assert_is_timed(warm, jobs.job())
 
 
 @pytest.mark.parametrize(
@@ -194,7 +199,62 @@ def test_cancelled_job_ends_and_the_next_one_runs(warm: Running, jobs: Jobs) -> 
     time.sleep(0.5)
     warm.send(do="cancel")
     assert [event["event"] for event in warm.until("ready")] == ["cancelled", "ready"]
-    assert outcome_of(warm, jobs.job())["outcome"]["kind"] == "timed"
+    assert_is_timed(warm, jobs.job())
+
+
+def test_job_that_is_cancelled_before_it_is_measured_does_not_begin(
+    warm: Running, jobs: Jobs
+) -> None:
+    started = time.monotonic()
+    warm.send(**jobs.job(ENDLESS))
+    warm.send(do="cancel")
+    assert [event["event"] for event in warm.until("ready")][-2:] == ["cancelled", "ready"]
+    assert time.monotonic() - started < 20  # of the 30 s that it might take
+    assert_is_timed(warm, jobs.job())
+
+
+@contextlib.contextmanager
+def many_processes(user: int) -> Iterator[None]:
+    """So many of a user that none could be added within a sandbox that counted these, too."""
+    # In the sandbox 64 are allowed, and 4 for each core, beside those of its start.
+    code = (
+        "import os, sys, time\n"
+        f"os.setresuid({user}, {user}, {user})\n"
+        f"for _ in range({64 + 4 * (os.cpu_count() or 1) + 10}):\n"
+        "    if not os.fork():\n"
+        "        time.sleep(60)\n"
+        "        os._exit(0)\n"
+        "print(flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", code], stdout=subprocess.PIPE, start_new_session=True, cwd="/"
+    ) as crowd:
+        try:
+            assert crowd.stdout is not None and crowd.stdout.readline()
+            yield
+        finally:
+            os.killpg(crowd.pid, signal.SIGKILL)
+
+
+def test_processes_of_another_sandbox_leave_this_one_its_own(warm: Running, jobs: Jobs) -> None:
+    # A linker is started for each kernel. Another agent's sandbox, full of a kernel's processes,
+    # took that away while both were the same user, and the driver aborted.
+    event = outcome_of(warm, jobs.job())
+    if event["facts"]["sandbox.files"] != "own root":
+        # The system counts all processes of the agent's user, and the child is one of them.
+        assert event["facts"]["sandbox.processes"] == "one group"
+        return
+    child = Path(f"/proc/{max(descendants(warm.pid))}/status").read_text()
+    user = int(child.partition("Uid:")[2].split()[0])
+    assert event["facts"]["sandbox.user"] == ("the agent's" if os.getuid() else "its own")
+    with Running("host") as other:
+        other.until("ready")
+        of_other = Path(f"/proc/{max(descendants(other.pid))}/status").read_text()
+        crowded = int(of_other.partition("Uid:")[2].split()[0])
+        assert os.getuid() or crowded != user
+        with many_processes(crowded):
+            assert_is_timed(warm, jobs.job())
 
 
 def test_child_killed_from_outside_gets_another_chance(warm: Running, jobs: Jobs) -> None:
@@ -226,7 +286,7 @@ def test_job_that_contradicts_itself_says_why(warm: Running, jobs: Jobs) -> None
         assert outcome["kind"] == "crash"
         assert "cannot be measured" in outcome["detail"]["message"]
         assert said in outcome["detail"]["message"]
-    assert outcome_of(warm, jobs.job())["outcome"]["kind"] == "timed"
+    assert_is_timed(warm, jobs.job())
 
 
 def test_end_of_the_input_ends_the_child_too(jobs: Jobs) -> None:
