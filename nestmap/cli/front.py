@@ -92,6 +92,9 @@ def front(
         points = merged_front([(s, point) for s in studies for point in source.front(s)])
         if records_out is not None and isinstance(source, Store):
             _export(source, studies, x, records_out)
+        # With it a point is a mapping for every command.
+        wanted = [p.candidate_id for _, p in points] if json_output else []
+        chosen = {candidate: source.candidate(candidate).chosen for candidate in wanted}
     if json_output:
         rows = [
             {
@@ -100,6 +103,7 @@ def front(
                 "candidate": p.candidate_id,
                 "study": s.id,
                 "variant": s.variant,
+                **chosen[p.candidate_id],
             }
             for s, p in points
         ]

@@ -11,7 +11,7 @@ from mapper.errors import InputError, LimitError, Problem
 from nestmap.client.errors import ServiceError, bad_answer
 
 if TYPE_CHECKING:
-    from db.records import FrontPoint, StoredDevice, Study
+    from db.records import CandidateRecord, FrontPoint, StoredDevice, Study
     from nestmap.client import Client
     from nestmap.client.documents import StudyDocument
 
@@ -35,6 +35,10 @@ class Studies(Protocol):
 
     def front(self, study: Study) -> Sequence[FrontPoint]:
         """The front of one study, fastest first."""
+        ...
+
+    def candidate(self, candidate_id: str) -> CandidateRecord:
+        """What was chosen for a point of a front."""
         ...
 
 
@@ -72,6 +76,21 @@ class RemoteStudies:
 
         points = self._client.front(study=study.id)["points"]
         return [FrontPoint(p["time_ms"], p["memory_bytes"], p["candidate"]) for p in points]
+
+    def candidate(self, candidate_id: str) -> CandidateRecord:
+        """What was chosen for a point of a front."""
+        from db.records import CandidateRecord
+
+        found = self._client.candidate(candidate_id)
+        return CandidateRecord(
+            program_hash=found["program"],
+            parameters=found["parameters"],
+            mapping=found["mapping"],
+            local_sizes=found["local_sizes"],
+            source_hash=found["source_hash"],
+            memory_bytes=found["memory_bytes"],
+            nestmap_version=found["nestmap_version"],
+        )
 
     def _documents(self) -> list[StudyDocument]:
         if self._listed is None:

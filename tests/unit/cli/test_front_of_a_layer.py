@@ -54,3 +54,21 @@ def test_a_layer_file_shows_all_variants(db: str, tmp_path: Path, name: str):
 def test_devices_have_the_names_of_all_commands(db: str, device: str):
     found = front("tiny", "--db", db, "--device", device, code=0 if device == "null" else 2)
     assert ("error" in found) == (device != "null")
+
+
+def test_a_point_is_a_mapping_for_kernel(db: str, tmp_path: Path):
+    layer = tmp_path / "L.json"
+    layer.write_text(json.dumps(TINY.to_json()))
+    points = front(str(layer), "--db", db)["points"]
+    assert points
+    for point in points:
+        path = tmp_path / "point.json"
+        path.write_text(json.dumps(point))
+        result = CliRunner().invoke(
+            app, ["kernel", str(layer), str(path), "--device", "null", "--json"]
+        )
+        assert result.exit_code == 0, result.output
+        plan = json.loads(result.stdout)
+        assert plan["variant"] == point["variant"]
+        assert plan["memory_bytes"] == point["memory_bytes"]
+        assert plan["choices"]["mapping"] == point["mapping"]
