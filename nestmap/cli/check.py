@@ -46,7 +46,7 @@ from nestmap.cli.request import (
     seconds_or_none,
 )
 from nestmap.device_limits import DEFAULT_DEVICE
-from nestmap.mappings import Given, Verdict, judge, read_mapping, variant_of_text
+from nestmap.mappings import Given, Verdict, judge, read_mapping, schedule_of_text, variant_of_text
 from nestmap.requests import Request
 from nestmap.restrictions import read_restrictions
 from nestmap.subjects import read_bounded
@@ -87,7 +87,8 @@ def check(
     """
     del seed  # every command has it; nothing here is random
     text = read_bounded(mapping)
-    request = prepare(x, variant_with(text, variant), mode, device)
+    schedule = schedule_of_text(text)
+    request = prepare(x, variant_with(text, variant), mode, device, schedule=schedule)
     restrictions = read_restrictions(request.space, pin or (), forbid or ())
     request = replace(request, restrictions=restrictions)
     given = read_text(request, text)
