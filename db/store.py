@@ -99,6 +99,13 @@ class Store:
                 raise _absent("program", program_hash)
             return StoredProgram(row.hash, row.schema, row.json_text)
 
+    def programs(self, schema: str) -> tuple[StoredProgram, ...]:
+        """Every stored document of a schema, by hash."""
+        wanted = select(ProgramRow).where(ProgramRow.schema == schema).order_by(ProgramRow.hash)
+        with self._transactions.read() as session:
+            rows = session.scalars(wanted)
+            return tuple(StoredProgram(row.hash, row.schema, row.json_text) for row in rows)
+
     def add_device(self, name: str, facts: Mapping[str, Any]) -> int:
         """Store a device with its driver and versions once and return its id.
 

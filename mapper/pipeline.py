@@ -41,6 +41,7 @@ from mapper.kernel_gen.generate import Choices, generate
 from mapper.kernel_gen.header import Origin
 from mapper.layer_spec import LayerSpec
 from mapper.schedule import DIMENSIONS, ScheduleCode, parse_code
+from mapper.schedules.scheduled import Scheduled, scheduled_to_json
 from mapper.solver.space import Space, build_space
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_to_json
 from mapper.tuning_space.configuration import configuration_to_json
@@ -57,7 +58,8 @@ class Subject:
 
     A nest tree has mappings and constraints but no kernels: ``program`` is None. A tuning
     space has no nests either, only parameters: ``parameter_space`` is what it says to a solver.
-    ``symbolic`` are a program's loops with sizes and tuning parameters as names.
+    ``symbolic`` are a program's loops with sizes and tuning parameters as names. ``scheduled`` is
+    what a rewritten program was made of; its variant is the schedule's name.
     """
 
     label: str
@@ -69,6 +71,7 @@ class Subject:
     tuning_space: TuningSpace | None = None
     parameter_space: Space | None = None
     symbolic: LoopProgram | None = None
+    scheduled: Scheduled | None = None
 
     @property
     def answer(self) -> str:
@@ -105,9 +108,11 @@ class Subject:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """The program, nest tree or tuning space as a versioned JSON value."""
+        """The program (with its schedule), nest tree or tuning space as a versioned JSON value."""
         if self.tuning_space is not None:
             return space_to_json(self.tuning_space)
+        if self.scheduled is not None:
+            return scheduled_to_json(self.scheduled)
         if self.program is not None:
             return program_to_json(self.program)
         return nest_to_json(self.nests[0])
@@ -130,6 +135,19 @@ def subject_of_program(
 def subject_of_layer(layer: LayerSpec, variant: str) -> Subject:
     """The program of a layer in one variant."""
     return subject_of_program(variant_program(layer, variant), layer.name, layer, variant)
+
+
+def subject_of_scheduled(
+    scheduled: Scheduled, label: str = "", rewritten: Program | None = None
+) -> Subject:
+    """A program under a schedule; ``rewritten`` is what that gives, where it is known already.
+
+    NotApplicable where a step of the schedule does not apply.
+    """
+    program = scheduled.rewritten() if rewritten is None else rewritten
+    name = scheduled.schedule.name
+    subject = subject_of_program(program, label or scheduled.program.name, variant=name)
+    return replace(subject, scheduled=scheduled)
 
 
 def subject_of_nest(nest: Nest, label: str = "") -> Subject:
@@ -159,7 +177,8 @@ def derive_space(
     if subject.parameter_space is not None:
         return subject.parameter_space
     require_elements(subject, device)
-    if subject.variant in VARIANTS and VARIANTS[subject.variant].free_grid:
+    known = VARIANTS.get(subject.variant) if subject.scheduled is None else None
+    if subject.scheduled is not None or (known is not None and known.free_grid):
         options = replace(options, free_grid=True)
     if mode is Mode.PAPER or subject.program is None or subject.types is None:
         return build_space(subject.nests, mode, options, device=device)
@@ -245,8 +264,11 @@ def generate_kernels(
 
 def origin_of(subject: Subject, checked: tuple[str, ...] = ()) -> Origin:
     """Where a subject's program comes from, for the text above its kernels."""
-    known = VARIANTS.get(subject.variant)
-    description = "" if known is None else known.description
+    if subject.scheduled is not None:
+        description = f"a schedule of {len(subject.scheduled.schedule.uses)} steps"
+    else:
+        known = VARIANTS.get(subject.variant)
+        description = "" if known is None else known.description
     return Origin(subject.layer, subject.variant, description, subject.symbolic, checked)
 
 

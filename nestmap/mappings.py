@@ -13,6 +13,8 @@ from mapper.constraint_rules.preferences import PREFERENCES
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Assignment, assignment_from_json
+from mapper.schedules.schedule import Schedule
+from mapper.schedules.schedule_text import schedule_from_json
 from mapper.solver.space import Space, Violation, check
 from nestmap.restrictions import value_with_number
 
@@ -23,7 +25,7 @@ _RESULT = "nestmap/tuning/1"
 #: What stands beside a mapping where it is said how good it is, and whose it is.
 _FIGURES = (
     "time_ms", "gflops", "memory_bytes", "extra_bytes", "predicted_ms", "candidate", "variant",
-    "variant_reason", "study", "number",
+    "variant_reason", "schedule", "study", "number",
 )  # fmt: skip
 
 
@@ -101,13 +103,24 @@ def read_mapping(space: Space, text: str, mode: Mode) -> Given:
 def variant_of_text(text: str) -> str | None:
     """The variant that a mapping file says its mapping is of; None where it says none, or is none
     that can be read: that is said where it is read."""
+    found = _said(text).get("variant")
+    return found if isinstance(found, str) and found else None
+
+
+def schedule_of_text(text: str) -> Schedule | None:
+    """The schedule that a mapping file says its program was rewritten by, None where it says none;
+    InputError names what is wrong with it."""
+    found = _said(text).get("schedule")
+    return None if found is None else schedule_from_json(found)
+
+
+def _said(text: str) -> dict[str, Any]:
+    """What a mapping file says; nothing where it is none that can be read."""
     try:
         value = loads_bounded(text, max_bytes=MAX_MAPPING_BYTES)
-        fields = _entry(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
+        return _entry(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
     except InputError:
-        return None
-    found = fields.get("variant")
-    return found if isinstance(found, str) and found else None
+        return {}
 
 
 def _choices(fields: dict[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mapper.constraint_rules.rule import Mode
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, Problem
 from mapper.pipeline import Subject, derive_space
+from mapper.schedules.schedule_text import schedule_to_json
 from mapper.solver.restrictions import UNRESTRICTED, Restrictions
 from mapper.solver.space import Space
 from mapper.tuning_space.where import with_where
@@ -34,6 +36,15 @@ class Request:
         if self.subject.layer is None:
             return {}
         return {"variant": self.subject.variant, "variant_reason": self.variant_reason or NAMED}
+
+    def rewriting(self) -> dict[str, Any]:
+        """A rewritten program's variant and schedule, with which what was chosen can be used again;
+        empty of anything else."""
+        scheduled = self.subject.scheduled
+        if scheduled is None:
+            return {}
+        schedule = schedule_to_json(scheduled.schedule)
+        return {"variant": self.subject.variant, "schedule": schedule}
 
     @property
     def is_tree(self) -> bool:

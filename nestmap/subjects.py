@@ -1,9 +1,9 @@
 """What a user names on the command line or in a call, as a :class:`Subject`.
 
 A layer's name (``vgg16/7``), or a file (``-``: standard input) that holds a layer
-(``nestmap/layer/2`` or ``/1``), a program (``nestmap/program/1``, or its text form), a bare
-nest tree (``nestmap/nest/1``) or a tuning space (``nestmap/space/1``). Files come from
-strangers: they are bounded before they are understood.
+(``nestmap/layer/2`` or ``/1``), a program (``nestmap/program/1``, or its text form), one under a
+schedule (``nestmap/scheduled/1``), a bare nest tree (``nestmap/nest/1``) or a tuning space
+(``nestmap/space/1``). Files come from strangers: they are bounded before they are understood.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from mapper.pipeline import (
     subject_of_layer,
     subject_of_nest,
     subject_of_program,
+    subject_of_scheduled,
     subject_of_space,
 )
+from mapper.schedules.scheduled import SCHEDULED_SCHEMA, scheduled_from_json
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
 from mapper.variants import DEFAULT_VARIANT
 
@@ -36,6 +38,8 @@ STDIN = "-"
 Default = str | Callable[[LayerSpec], str]
 DEFAULT_MAX_BYTES = 8 * 2**20
 MAX_NAME_SHOWN = 200
+# A program under a schedule is a field of its document.
+MAX_DEPTH = MAX_PROGRAM_DEPTH + 1
 # Maps and nodes are bounded at 10,000 each, so that more objects cannot be a subject; building
 # them first would take seconds and hundreds of megabytes.
 MAX_OBJECTS = 100_000
@@ -45,6 +49,7 @@ MAX_MAPS = 200
 
 # A field that only one kind of document has, for documents that state no schema.
 _TELLING_FIELDS = (
+    ("schedule", SCHEDULED_SCHEMA),
     ("tree", NEST_SCHEMA),
     ("kernels", PROGRAM_SCHEMA),
     ("channels", LAYER_SCHEMA),
@@ -171,7 +176,7 @@ def subject_of_text(
             Problem("", "there are too many maps or nodes", f"{objects} objects",
                     f"{MAX_OBJECTS} objects")
         )  # fmt: skip
-    value = loads_bounded(text, max_bytes=2 * len(text) + 2**20, max_depth=MAX_PROGRAM_DEPTH)
+    value = loads_bounded(text, max_bytes=2 * len(text) + 2**20, max_depth=MAX_DEPTH)
     return subject_of_document(value, label, variant, default)
 
 
@@ -180,7 +185,7 @@ def subject_of_document(
 ) -> Subject:
     """As :func:`subject_of_text`, of a JSON value; a layer or space without a name gets the
     label."""
-    check_depth(value, MAX_PROGRAM_DEPTH)
+    check_depth(value, MAX_DEPTH)
     if not isinstance(value, dict):
         raise InputError(Problem("", "is not an object", kind_of(value), "an object"))
     fields = dict(cast("dict[str, Any]", value))
@@ -198,6 +203,11 @@ def _subject_of_fields(
         case "nestmap/program/1":
             _refuse_variant(variant, "a program")
             return subject_of_program(program_from_json(fields))
+        case "nestmap/scheduled/1":
+            scheduled = scheduled_from_json(fields)
+            if variant not in (None, scheduled.schedule.name):
+                _refuse_variant(variant, "a program under a schedule")
+            return subject_of_scheduled(scheduled)
         case "nestmap/space/1":
             _refuse_variant(variant, "a tuning space")
             fields.setdefault("schema", SPACE_SCHEMA)
@@ -209,7 +219,10 @@ def _subject_of_fields(
 
 
 def _schema(fields: dict[str, Any]) -> str:
-    schemas = (LAYER_SCHEMA, FIRST_LAYER_SCHEMA, PROGRAM_SCHEMA, NEST_SCHEMA, SPACE_SCHEMA)
+    schemas = (
+        LAYER_SCHEMA, FIRST_LAYER_SCHEMA, PROGRAM_SCHEMA, SCHEDULED_SCHEMA, NEST_SCHEMA,
+        SPACE_SCHEMA,
+    )  # fmt: skip
     if "schema" in fields:
         if fields["schema"] in schemas:
             return fields["schema"]

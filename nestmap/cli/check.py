@@ -57,6 +57,7 @@ from nestmap.mappings import (
     Verdict,
     judge,
     read_mapping,
+    schedule_of_text,
     variant_of_text,
     without_preferences,
 )
@@ -106,7 +107,8 @@ def check(
     del seed  # every command has it; nothing here is random
     text = read_bounded(mapping)
     stated = stated_by(suits, sequential_fusion, replicate_private, free_grid, where)
-    request = prepare(x, variant_with(text, variant), mode, device, stated)
+    schedule = schedule_of_text(text)
+    request = prepare(x, variant_with(text, variant), mode, device, stated, schedule)
     restrictions = read_restrictions(request.space, pin or (), forbid or ())
     request = replace(request, restrictions=restrictions)
     given = read_text(request, text)

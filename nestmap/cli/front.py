@@ -88,7 +88,8 @@ def front(
             refuse_remote(db=db, records_out=records_out)
             stack.enter_context(asking())
             source = RemoteStudies(stack.enter_context(service))
-        studies = _studies(source, x, study, _filter_of(source, device, mode, seed))
+        wanted = None if x is None else _wanted(x, source if isinstance(source, Store) else None)
+        studies = _studies(source, wanted, study, _filter_of(source, device, mode, seed))
         points = merged_front([(s, point) for s in studies for point in source.front(s)])
         if records_out is not None and isinstance(source, Store):
             _export(source, studies, x, records_out)
@@ -131,7 +132,7 @@ def _export(store: Store, studies: Sequence[Study], x: str | None, folder: Path)
     from nestmap.tuning.store_records import folder_of, stored_records
 
     named = studies[0].label.partition("@run_")[0] if x is None else x
-    layer = _wanted(named).layer
+    layer = _wanted(named, None).layer
     if layer is None:
         raise InputError(
             Problem("--records-out", "records are of layers", named, "X: a layer's name or file")
@@ -239,7 +240,8 @@ def stored_on(device: str) -> Callable[[StoredDevice], bool]:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What X says: a label, and the programs that it is, all of a layer's where it is one."""
+    """What X says: a label, and the programs that it is, all of a layer's where it is one, and a
+    program's under its schedules."""
 
     label: str
     programs: frozenset[str]
@@ -252,35 +254,43 @@ class _Wanted:
         return self.label in (study.label, label) or study.program_hash in self.programs
 
 
-def _wanted(x: str) -> _Wanted:
+def _wanted(x: str, store: Store | None) -> _Wanted:
     if x != STDIN and not _exists(x):
         layer = layer_of_name(x) if is_layer_name(x) else None
         return _Wanted(x, frozenset(() if layer is None else programs_of(layer).values()), layer)
     subject = load_subject(x, default=LAST_RESORT)
     if subject.layer is not None:
         return _Wanted(x, frozenset(programs_of(subject.layer).values()), subject.layer)
-    return _Wanted(x, frozenset({subject.hash()} if subject.program is not None else ()), None)
+    if subject.program is None:
+        return _Wanted(x, frozenset(), None)
+    own = subject.hash()
+    if store is None:
+        return _Wanted(x, frozenset({own}), None)
+    # Loads the database library.
+    from nestmap.tuning.stored_schedules import scheduled_in
+
+    return _Wanted(x, scheduled_in(store, own) | {own}, None)
 
 
 def _studies(
-    source: Studies, x: str | None, number: int | None, fits: Callable[[Study], bool]
+    source: Studies, wanted: _Wanted | None, number: int | None, fits: Callable[[Study], bool]
 ) -> list[Study]:
     """The studies asked for: one by its number, else those of what the newest is about.
 
     The variants of a layer are studies of their own and share a front, whatever the layer was
     called; other devices and modes do not.
     """
-    wanted = None if x is None else _wanted(x)
+    x = "" if wanted is None else wanted.label
     if number is not None:
         found = source.study(number)
         if wanted is not None and not wanted.names(found):
-            raise InputError(Problem("--study", "is about something else", found.label, x or ""))
+            raise InputError(Problem("--study", "is about something else", found.label, x))
         return [found]
     studies = [study for study in source.studies() if fits(study)]
     fitting = [study for study in studies if wanted is None or wanted.names(study)]
     if not fitting:
         labels = ", ".join(dict.fromkeys(study.label for study in studies)) or "there is none"
-        raise InputError(Problem("X", "the database has no study of this", x or "", labels))
+        raise InputError(Problem("X", "the database has no study of this", x, labels))
     newest = fitting[-1]
     # A label says which subject it is only where X is none that can be read.
     any_label = wanted is not None and bool(wanted.programs)

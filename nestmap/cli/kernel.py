@@ -71,6 +71,7 @@ from nestmap.cli.request import (
 )
 from nestmap.client.errors import ServiceError, bad_answer
 from nestmap.device_limits import DEFAULT_DEVICE
+from nestmap.mappings import schedule_of_text
 from nestmap.requests import request_about
 from nestmap.restrictions import read_restrictions
 from nestmap.stated import Stated
@@ -93,9 +94,7 @@ def kernel(
         ),
     ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw a mapping with --seed.")] = False,
-    best: Annotated[
-        bool, typer.Option("--best", help="The fastest known for the device (layers).")
-    ] = False,
+    best: Annotated[bool, typer.Option("--best", help="The fastest known for the device.")] = False,
     db: Annotated[
         str | None,
         typer.Option(
@@ -156,12 +155,13 @@ def kernel(
         if mode is Mode.PAPER:
             raise InputError(Problem("--best", "records are of the strict mode", mode.value))
         # Loads the database library and what records are made by.
-        from nestmap.cli.recorded import Places, best_recorded
+        from nestmap.cli.best_known import best_known
+        from nestmap.cli.recorded import Places
 
-        request, assignment, known = best_recorded(x, variant, device, Places(db, records))
+        request, assignment, known = best_known(x, variant, device, Places(db, records))
         _show(
             request, assignment, _printed(request, assignment), out, plan, explain, json_output,
-            {"record": known.to_json()},
+            {"record": known},
         )  # fmt: skip
         return
     for option, value in (("--db", db), ("--records", records)):
@@ -170,7 +170,8 @@ def kernel(
     text = None if mapping is None else read_bounded(mapping)
     asked = variant if text is None else variant_with(text, variant)
     stated = stated_by(suits, sequential_fusion, replicate_private, free_grid, where)
-    request = prepare(x, asked, mode, device, stated)
+    schedule = None if text is None else schedule_of_text(text)
+    request = prepare(x, asked, mode, device, stated, schedule)
     request.subject.require_program()
     restrictions = read_restrictions(request.space, pin or (), forbid or (), prefer or ())
     request = replace(request, restrictions=restrictions)
@@ -268,7 +269,8 @@ def _show(
         write_explanation(request, assignment, json_output)
     elif json_output:
         choices = assignment_to_json(assignment)
-        write_json({**host_plan.to_json(), "choices": choices, **request.variant(), **more})
+        known = {**request.variant(), **request.rewriting()}
+        write_json({**host_plan.to_json(), "choices": choices, **known, **more})
     elif plan:
         _write_plan(host_plan)
     elif out is None:

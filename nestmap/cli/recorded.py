@@ -71,9 +71,9 @@ def best_recorded(
     that is known is valid any more. What another device took says nothing of this one.
     """
     layer = _layer(x)
-    name = _record_device(device)
+    name = record_device(device)
     limits = limits_of_device(device)
-    with _opened(places.db) as store:
+    with opened_store(places.db) as store:
         found = _matching(_known(name, layer, store, places, variant), layer, limits.target)
         for other in () if found else _in_other_layouts(layer):
             known = _known(name, other, store, places, variant)
@@ -101,7 +101,7 @@ def best_recorded(
             return request, dict(assignment), one
     raise InputError(
         Problem("--best", f"the record of {found[0].record.date} is not valid under today's rules",
-                found[0].place, "", _tuning(x, device))
+                found[0].place, "", tuning_command(x, device))
     )  # fmt: skip
 
 
@@ -116,7 +116,8 @@ def _say(one: Known) -> None:
 
 
 @contextmanager
-def _opened(db: str | None) -> Iterator[Store | None]:
+def opened_store(db: str | None) -> Iterator[Store | None]:
+    """The store; without a name the default one, None where that is not there."""
     if db is None and not Path(DEFAULT_DATABASE).exists():
         yield None
         return
@@ -197,12 +198,13 @@ def _nothing_known(
             f"there is no tuning record of {layer.name}{of} for {name}",
             has,
             f"records are shipped for {', '.join(record_devices()) or 'no device yet'}",
-            _tuning(x, device),
+            tuning_command(x, device),
         )
     )
 
 
-def _tuning(x: str, device: str) -> str:
+def tuning_command(x: str, device: str) -> str:
+    """What finds a fast mapping of X."""
     return shlex.join(("nestmap", "tune", x, "--device", device))
 
 
@@ -222,7 +224,7 @@ def _in_other_layouts(layer: LayerSpec) -> Iterator[LayerSpec]:
                 yield replace(layer, layout=layout)
 
 
-def _record_device(device: str) -> str:
+def record_device(device: str) -> str:
     """The folder of records that a device's name means."""
     plain = device_name(device).plain
     if plain in profile_names() or is_null(device):

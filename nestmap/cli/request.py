@@ -8,6 +8,10 @@ from typing import Annotated
 import typer
 
 from mapper.constraint_rules.rule import Mode
+from mapper.device_profile import DeviceProfile
+from mapper.pipeline import Subject, subject_of_scheduled
+from mapper.schedules.schedule import Schedule
+from mapper.schedules.scheduled import Scheduled
 from mapper.solver.limits import DEFAULT_MEMORY, SolveLimits
 from mapper.variants import DEFAULT_VARIANT
 from nestmap.choosing import DefaultVariant
@@ -30,7 +34,7 @@ VariantOption = Annotated[
     str | None,
     typer.Option(
         help="How a layer is computed: direct where that does it, else what is expected to be "
-        "fastest on the device, unless told.",
+        "fastest on the device, unless told. Of a program one of its sketches.",
         metavar="NAME",
         show_default=False,
     ),
@@ -135,13 +139,27 @@ DEFAULT_MEMORY_LIMIT_MIB = DEFAULT_MEMORY >> 20
 
 
 def prepare(
-    x: str, variant: str | None, mode: Mode, device: str, stated: Stated = NOTHING_STATED
+    x: str,
+    variant: str | None,
+    mode: Mode,
+    device: str,
+    stated: Stated = NOTHING_STATED,
+    schedule: Schedule | None = None,
 ) -> Request:
-    """Load what X names and derive its space, with what is stated of it."""
+    """Load what X names and derive its space, with what is stated of it.
+
+    A program's variant is one of its sketches on the device, unless a ``schedule`` is given.
+    """
     # The device first: it is the cheaper one to be wrong.
     limits = limits_of_device(device)
     default = DefaultVariant(limits)
-    subject = load_subject(x, variant, default=default)
+    subject = load_subject(x, default=variant or default)
+    if subject.layer is None and schedule is not None and subject.scheduled is None:
+        subject = subject_of_scheduled(
+            Scheduled(subject.require_program(), schedule), subject.label
+        )
+    elif subject.layer is None and variant is not None:
+        subject = _sketched(subject, variant, limits)
     if subject.layer is not None and variant is None and subject.variant != DEFAULT_VARIANT:
         note(f"variant: {subject.variant} ({default.reason})")
     return request_about(subject, limits, mode, "--mode", default.reason, stated)
@@ -156,6 +174,15 @@ def stated_by(
 ) -> Stated:
     """What the options of these names state."""
     return stated(suits or (), sequential_fusion, replicate_private, free_grid, where or ())
+
+
+def _sketched(subject: Subject, name: str, device: DeviceProfile) -> Subject:
+    # Loads the making of sketches.
+    from nestmap.tuning.sketch_subjects import sketched_subjects
+
+    if subject.scheduled is not None and subject.variant == name:
+        return subject
+    return sketched_subjects(subject, device, [name])[0]
 
 
 def seconds_or_none(time_limit: float) -> float | None:

@@ -46,7 +46,8 @@ def tune(
     context: typer.Context,
     x: Annotated[str, typer.Argument(metavar="X", help="A layer (vgg16/24), or a file.")],
     variant: Annotated[
-        list[str] | None, typer.Option(help="A layer's variant; may be repeated.")
+        list[str] | None,
+        typer.Option(help="A layer's variant, or a program's sketch; may be repeated."),
     ] = None,
     device: Annotated[
         str | None,
@@ -137,8 +138,8 @@ def tune(
     from nestmap.tuning.reference import make_workload
     from nestmap.tuning.run import Budget
     from nestmap.tuning.run import tune as run_tuning
+    from nestmap.tuning.sketch_subjects import sketched_subjects
     from nestmap.tuning.store_records import own_starts
-    from nestmap.tuning.template_search import is_template
     from worker.devices.names import is_null
 
     began = time.monotonic()
@@ -152,14 +153,20 @@ def tune(
     budget = Budget(candidates, seconds)
     terminal = Console(stderr=True)
     # A layer is asked for in the variants that compute it: here any will do.
-    first = load_subject(x, variant[0] if variant else None, default="high-level")
+    first = load_subject(x, default=variant[0] if variant else "high-level")
     first.require_program()
     if (service := service_at(url, token_file)) is not None:
         from nestmap.cli.remote_tune import RemoteRun, device_of, tune_there
 
         refuse_remote(**given_on_command_line(context, *_LOCAL_OPTIONS))
+        if first.layer is None and variant:
+            raise InputError(
+                Problem("--variant", "a service tunes a program as it is written",
+                        ", ".join(variant), "a layer")
+            )  # fmt: skip
         with service, asking():
-            subjects = _subjects(first, variant, device_of(service, device)["facts"])
+            facts = device_of(service, device)["facts"]
+            subjects = _variants(first, variant, facts) if first.layer is not None else (first,)
             wanted = RemoteRun(
                 subjects, device, stand_in or (), budget, seed, strategy, bool(transfer), detach
             )
@@ -175,11 +182,15 @@ def tune(
         raise InputError(Problem(option, "is for a service", "", "with --url"))
     spec = device or "host"
     with _open_device(spec) as opened, Store.open(db) as store:
-        subjects = _subjects(first, variant, opened.facts())
+        subjects = (
+            _variants(first, variant, opened.facts())
+            if first.layer is not None
+            else sketched_subjects(first, opened.profile(), variant)
+        )
         layer = subjects[0].layer
         wanted = baselines and not is_null(spec) and layer is not None
-        # Tiles of the template are drawn from what is known of them; models learn where asked to.
-        learns = transfer if transfer is not None else not any(map(is_template, subjects))
+        # Tiles and sketches are drawn from what is known of them; models learn where asked to.
+        learns = transfer if transfer is not None else not any(map(_has_own_search, subjects))
         if strategy == "guided" and learns:
             elsewhere = _elsewhere(store, opened, subjects, seed, seconds) if transfer else {}
             learned = _learned(
@@ -274,15 +285,20 @@ def _write_result(
         raise typer.Exit(ExitCode.NEGATIVE)
 
 
-def _subjects(
+def _has_own_search(subject: Subject) -> bool:
+    from nestmap.tuning.template_search import is_template
+
+    return is_template(subject) or subject.scheduled is not None
+
+
+def _variants(
     first: Subject, variants: list[str] | None, facts: Mapping[str, str]
 ) -> tuple[Subject, ...]:
     """A layer in each variant, without any in those that suit a device of these facts."""
     from mapper.pipeline import subject_of_layer
     from nestmap.tuning.starting_points import tuned_variants
 
-    if first.layer is None:
-        return (first,)
+    assert first.layer is not None
     names = tuple(dict.fromkeys(variants or tuned_variants(facts, first.layer)))
     return tuple(subject_of_layer(first.layer, name) for name in names)
 

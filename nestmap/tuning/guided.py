@@ -1,9 +1,10 @@
 """Search over the subjects of a run: what ``nestmap tune`` does by default.
 
 Each subject (a variant of one layer, say) has a search of its own. In the variants of the
-convolution template it draws and changes tiles (:mod:`nestmap.tuning.template_search`); else a
-model starts from a guess (of :mod:`nestmap.tuning.descriptions`, or of a model that learned from
-other layers) and learns from outcomes.
+convolution template it draws and changes tiles (:mod:`nestmap.tuning.template_search`), in the
+sketches of a program solutions of their spaces (:mod:`nestmap.tuning.sketch_search`); else a model
+starts from a guess (of :mod:`nestmap.tuning.descriptions`, or of a model that learned from other
+layers) and learns from outcomes.
 
 Which subject comes next is a decision of the same search: the one that promises most
 (:func:`promised_ms`). A search finds its best slowly, so one with few candidates may still become
@@ -47,6 +48,7 @@ from nestmap.tuning.descriptions import COLUMNS, CONSTANTS, Description, describ
 from nestmap.tuning.elsewhere import Elsewhere
 from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.predicted_start import Start
+from nestmap.tuning.sketch_search import SketchSearch
 from nestmap.tuning.sources import Refused, Source, ignore_refusals
 from nestmap.tuning.statistics import relative_error
 from nestmap.tuning.template_search import TemplateSearch, first_candidates, is_template
@@ -173,6 +175,8 @@ class GuidedStrategy:
         def search_of(source: Source) -> Search:
             if is_template(source.subject) and not told:
                 return TemplateSearch(source, device, seed, goal, refused, watch)
+            if source.subject.scheduled is not None and not told:
+                return SketchSearch(source, device, seed, goal, refused, watch)
             return _Search(source, knows, seed, draw, refused, goal, settings, watch)
 
         self._sources = tuple(sources)
@@ -181,9 +185,13 @@ class GuidedStrategy:
         self._standings = [Standing.of(source) for source in sources]
         self._seeks_front = isinstance(goal, Front)
         self._turn = 0
+        self._weighed = False
 
     def ask(self) -> Candidate | None:
         """The next candidate; None when no subject has more."""
+        if not self._weighed:
+            self._weighed = True
+            self._weigh_sketches()
         while True:
             left = [place for place in range(len(self._sources)) if not self._is_exhausted(place)]
             if not left:
@@ -194,6 +202,19 @@ class GuidedStrategy:
                 self._turn += 1
                 self._standings[place].asked += 1
                 return candidate
+
+    def _weigh_sketches(self) -> None:
+        """Sketches promise what their loops are expected to take, beside one another."""
+        expected = {
+            place: search.expected_ms
+            for place, source in enumerate(self._sources)
+            if source.subject.scheduled is not None
+            and isinstance(search := self._search(place), SketchSearch)
+        }
+        least_ms = min(expected.values(), default=0.0)
+        for place, time_ms in expected.items():
+            if 0.0 < least_ms < float("inf"):
+                self._standings[place].promise *= time_ms / least_ms
 
     def _search(self, place: int) -> Search:
         """The search of a subject, begun when it is first asked: a space takes a while."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from mapper.errors import InputError, Problem
 from mapper.layer_spec import LayerSpec
+from mapper.schedules.schedule_text import schedule_to_json
 from nestmap.tuning.baselines import Contestant, gflops
 from nestmap.tuning.run import FrontEntry, TuningResult
 
@@ -74,5 +75,12 @@ def _front_json(entry: FrontEntry, layer: LayerSpec | None) -> dict[str, Any]:
         "extra_bytes": entry.extra_bytes,
         "candidate": entry.candidate,
         "variant": entry.subject.variant,
+        **_schedule_json(entry),
         **entry.record.chosen,
     }
+
+
+def _schedule_json(entry: FrontEntry) -> dict[str, Any]:
+    """What rewrote the program, with which the candidate can be made again."""
+    scheduled = entry.subject.scheduled
+    return {} if scheduled is None else {"schedule": schedule_to_json(scheduled.schedule)}

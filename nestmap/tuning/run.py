@@ -46,6 +46,7 @@ from nestmap.tuning.policy import (
 from nestmap.tuning.progress import Point
 from nestmap.tuning.proposer import Proposer, generating_processes
 from nestmap.tuning.reference import Workload, make_workload
+from nestmap.tuning.sketch_subjects import as_written, with_suits
 from nestmap.tuning.sources import Source
 from nestmap.tuning.starting_points import source_of
 from nestmap.tuning.strategy import MakeStrategy
@@ -216,7 +217,8 @@ class _Run:
                 variant=subject.variant,
             )
             self.studies.append(study)
-            space = cache(partial(derive_space, subject, mode, self.profile, options))
+            wanted = with_suits(subject, options)
+            space = cache(partial(derive_space, subject, mode, self.profile, wanted))
             history = tuple(
                 (self._assignment(space(), row.candidate_id), row.outcome, row.memory_bytes)
                 for row in store.measurements(study)
@@ -379,10 +381,12 @@ class _Run:
     def _workload_of(self, subject: Subject, parameters: Mapping[str, int]) -> tuple[str, Workload]:
         """The reference of a subject, made and uploaded at its first use."""
         layer = subject.layer
-        # All variants of a layer have the same inputs and the same reference.
-        key = subject.hash() if layer is None else json.dumps(layer.to_json())
+        # All variants of a layer, or of a program, have the same inputs and the same reference.
+        plain = as_written(subject)
+        key = plain.hash() if layer is None else json.dumps(layer.to_json())
         if key not in self._workloads:
-            workload = make_workload(subject, INPUT_SEED, dict(parameters))
+            own = {p.name: parameters[p.name] for p in plain.require_program().parameters}
+            workload = make_workload(plain, INPUT_SEED, own)
             self._device.upload_workload(key, workload.inputs, workload.expected)
             self._workloads[key] = workload
         return key, self._workloads[key]

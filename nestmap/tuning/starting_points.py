@@ -30,6 +30,7 @@ from mapper.tuning_records import (
 from mapper.variants import VARIANTS
 from nestmap.tuning.proposals.shorter_vectors import fitting
 from nestmap.tuning.record_files import device_folder
+from nestmap.tuning.sketch_subjects import promise_of
 from nestmap.tuning.sources import Source
 
 #: By how much a variant's best is usually slower than the best of all, on devices of a kind.
@@ -117,7 +118,8 @@ def source_of(
     beside the shipped ones."""
     layer = subject.layer
     if layer is None:
-        return Source(index, subject, space, program_hash, history=tuple(history))
+        promise = promise_of(subject, index)
+        return Source(index, subject, space, program_hash, history=tuple(history), promise=promise)
     own = tuple(own)
     return Source(
         index,

@@ -19,6 +19,8 @@ FEW = 4096
 LONG = 64
 """Steps from which it pays to combine parts."""
 MAX_LANES = 2
+AS_IS = "as-is"
+"""The sketch that changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ def sketches_of(program: Program, device: DeviceProfile) -> tuple[Sketch, ...]:
 
     A structure that does not apply is left out. The program as it is comes first.
     """
-    found = [_sketch("as-is", "as it is written: every map parallel, nothing kept", Draft(program))]
+    found = [_sketch(AS_IS, "as it is written: every map parallel, nothing kept", Draft(program))]
     base = Draft(program)
     names = [k.name for k in program.kernels]
     for kernel in names:

@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
 from random import Random
@@ -40,6 +41,14 @@ _SOURCE = Provenance("what is left of the constraints", "")
 # Solutions that show which demands can be met, and how many choices of classes are remembered.
 _SHOWN = 1 << 10
 _KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A solution; ``values`` are its parameters and sizes, and which class of codes it is in."""
+
+    assignment: Mapping[Variable, int]
+    values: Mapping[Variable, int]
 
 
 class SuitedSpace:
@@ -162,6 +171,36 @@ class SuitedSpace:
             chosen = block.draw(block.classes[values[name]], 1, random)
             found |= {code: int(column[0]) for code, column in chosen.items()}
         return {name: found[name] for name in self._names}
+
+    # Going from solution to solution
+
+    def draw_point(self, random: Random) -> Point | None:
+        """As :meth:`draw_joint`, to be gone on from."""
+        total = self.count_joint()
+        if not total:
+            return None
+        values = self._values.at_rank(random.randrange(total))
+        return Point(self._with_codes(values, random), values)
+
+    @property
+    def steps(self) -> tuple[Variable, ...]:
+        """What :meth:`near` may free: all that has several values of its own, and classes of codes
+        (parameters whose names no program has)."""
+        return () if self._impossible else self._values.decided
+
+    def near(self, point: Point, freed: Collection[Variable], random: Random) -> Point | None:
+        """A random solution that has the point's values but of what is freed (codes stay where
+        their classes do); None where there is no other."""
+        kept = {v: point.values[v] for v in self._values.decided if v not in freed}
+        counts = self._values.counts(kept)
+        if counts.total < 2:
+            return None
+        values = self._values.at_rank(random.randrange(counts.total), counts)
+        drawn = self._with_codes(values, random)
+        for name, block in zip(self._classes, self._blocks, strict=True):
+            if values[name] == point.values[name] and name not in freed:
+                drawn |= {code: point.assignment[code] for code in block.codes}
+        return Point(drawn, values)
 
     def mappings(self) -> Iterator[dict[Variable, int]]:
         """Every mapping once: its codes."""

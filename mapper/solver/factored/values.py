@@ -122,6 +122,11 @@ class FactoredValues:
         """The number of solutions, exact."""
         return self._counts.total
 
+    @property
+    def decided(self) -> tuple[Variable, ...]:
+        """The variables that follow from no others and have several values."""
+        return tuple(name for one in self.groups for name in one.table.columns)
+
     def counts(self, only: Mapping[Variable, int]) -> Counts:
         """As :attr:`count`, of the solutions in which some variables have these values."""
         rows: dict[int, Array] = {}

@@ -1,0 +1,401 @@
+"""What a program takes on the cores of a processor, read off its loops, codes and sizes.
+
+For each store of a nest: cycles of the vector units and of the load and store ports, with the
+sums of a tile in registers as far as there are any; and bytes that come from each level of the
+caches. A level holds the outermost loop of which all that it touches fits; what the loop touches
+comes from the level behind once for each time it runs ("Analytical Modeling Is Enough for
+High-Performance BLIS", TOMS'16; the model of Halide's and PolyMage's schedulers is of this kind).
+Only the order of what it says is worth anything: constants are of no processor in particular.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from mapper.ast_model.elaborate import elaborate
+from mapper.ast_model.index_expr import Expr
+from mapper.ast_model.loop_nest import (
+    Buffer,
+    Constant,
+    Guarded,
+    LaneSum,
+    Load,
+    Loop,
+    LoopKernel,
+    Operate,
+    Store,
+    Value,
+    loads,
+    walk,
+)
+from mapper.ast_model.nodes import Op, Program
+from mapper.ast_model.types import Memory
+from mapper.constraint_rules.predicate import (
+    CodeVariable,
+    LocalSizeVariable,
+    ParameterVariable,
+    Variable,
+)
+from mapper.cost.compiled_expr import Function, function_of
+from mapper.cpu_targets import vector_registers
+from mapper.device_profile import DeviceProfile
+from mapper.schedule import ScheduleCode
+
+#: Bytes of a line, and of the caches of a core, the last one's share of it.
+LINE = 64
+CACHES = (32 << 10, 1 << 20, 8 << 20)
+#: Bytes that a core gets in a cycle from the level behind each.
+_FROM_BEHIND = (32.0, 10.0, 5.0)
+_CYCLES_A_MS = 3e6
+#: Vector operations, loads and stores that a core begins in a cycle.
+_UNITS = 2.0
+_LOADS = 2.0
+_STORES = 1.0
+#: Until the result of a vector operation can be used.
+_LATENCY = 4.0
+_SLOW_OPERATION = 10.0
+_SLOW = frozenset({Op.DIV, Op.EXP, Op.SQRT})
+#: What it costs where sums do not fit into the registers, and where a body is so long (in vector
+#: operations) that it is fetched anew in every step; such bodies take compilers long, too.
+_SPILLING = 4.0
+_LONGEST_BODY = 1024.0
+_TOO_LONG = 3.0
+#: Lines that a power of two apart share a few places of the nearest cache: so many bytes, and ways.
+_ALIAS = 4096
+_WAYS = 8
+_MISSES = 2.0
+#: Cycles of a step of a loop that is not unrolled, of a work-item, of a group and of a launch.
+_STEP = 1.5
+_ITEM = 12.0
+_GROUP = 600.0
+_LAUNCH = 30e3
+#: To take the place of a fused loop apart.
+_DIGIT = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """One that a store makes: its buffer, and the place along each dimension."""
+
+    buffer: Buffer
+    sizes: tuple[Function, ...]
+    indices: tuple[Function, ...]
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    variable: str
+    map_id: str | None
+    trip: Function
+    unroll: Function | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    loops: tuple[_Loop, ...]
+    reads: tuple[_Access, ...]
+    writes: _Access
+    operations: float
+
+
+class CoreCost:
+    """The cost of assignments of a program on a processor with these vectors and cores."""
+
+    def __init__(self, program: Program, device: DeviceProfile) -> None:
+        self._kernels = [_kernel_of(kernel) for kernel in elaborate(program).kernels]
+        self._registers = vector_registers(device.vector_widths)
+        self._widest = max(device.vector_widths)
+        self._units = max(1, device.compute_units)
+
+    def ms(self, assignment: Mapping[Variable, int]) -> float:
+        """About how long an assignment of all variables takes."""
+        values: dict[str, int] = {}
+        codes: dict[str, int] = {}
+        sizes: dict[tuple[str, int], int] = {}
+        for variable, value in assignment.items():
+            match variable:
+                case ParameterVariable():
+                    values[variable.name] = value
+                case CodeVariable():
+                    codes[str(variable.map_id)] = value
+                case LocalSizeVariable():
+                    sizes[variable.kernel, variable.dimension] = value
+        cycles = 0.0
+        for name, statements in self._kernels:
+            line = prod(sizes.get((name, dimension), 1) for dimension in range(3))
+            own = [_Mapped(s, values, codes) for s in statements]
+            cycles += _LAUNCH + self._kernel(own, line)
+        return cycles / _CYCLES_A_MS
+
+    def _kernel(self, statements: Sequence[_Mapped], group: int) -> float:
+        if not statements:
+            return 0.0
+        items = max(s.items for s in statements)
+        groups = ceil(items / max(1, group))
+        work = sum(s.cycles(self._registers, self._widest) for s in statements)
+        work += items * _ITEM + groups * _GROUP
+        # The last round of groups may leave cores idle.
+        return work / self._units * (ceil(groups / self._units) / (groups / self._units))
+
+
+class _Mapped:
+    """A statement under an assignment."""
+
+    def __init__(
+        self, statement: _Statement, values: dict[str, int], codes: Mapping[str, int]
+    ) -> None:
+        self._statement = statement
+        self._values = values
+        self._loops = statement.loops
+        self._trips = [loop.trip(values) for loop in self._loops]
+        self._codes = [None if o.map_id is None else codes.get(o.map_id) for o in self._loops]
+        self._vector = next((k for k, code in enumerate(self._codes) if _width(code) > 1), None)
+        self.items = prod(self._trips[k] for k in self._parallel())
+        accesses = (*statement.reads, statement.writes)
+        outer = [a for a in accesses if a.buffer.memory is not Memory.PRIVATE]
+        self._outer = [_Reach(a, self._loops, self._trips, values) for a in outer]
+
+    def _parallel(self) -> list[int]:
+        """The loops that are shared out, with those fused into them."""
+        found: list[int] = []
+        inside = False
+        for k, code in enumerate(self._codes):
+            if code is None:
+                inside = False
+            elif code != ScheduleCode.FUSED:
+                inside = code in _PARALLEL
+            if code is not None and inside:
+                found.append(k)
+        return found
+
+    def cycles(self, registers: int, widest: int) -> float:
+        """Of one core that does all."""
+        compute = self._compute(registers, widest)
+        traffic = [t / rate for t, rate in zip(self._traffic(), _FROM_BEHIND, strict=True)]
+        parts = [compute, *traffic]
+        # Little of the rest is not hidden behind what takes longest.
+        return max(parts) + 0.25 * (sum(parts) - max(parts))
+
+    def _lanes(self, widest: int) -> float:
+        if self._vector is None:
+            return 1.0
+        return float(min(self._trips[self._vector], _width(self._codes[self._vector]), widest))
+
+    def _compute(self, registers: int, widest: int) -> float:
+        lanes = self._lanes(widest)
+        times = prod(self._trips)
+        reduces = [k for k, loop in enumerate(self._loops) if loop.map_id is None]
+        operations = max(self._statement.operations, 1.0)
+        first = reduces[-1] + 1 if reduces else self._tile_begin()
+        own = [k for k in range(first, len(self._loops)) if k != self._vector]
+        tile = prod(self._trips[k] for k in own)
+        if self._vector is not None and self._vector >= first:
+            tile *= ceil(self._trips[self._vector] / lanes)
+        else:
+            lanes = 1.0
+        steps = times / max(1.0, tile * lanes)
+        fetched = sum(r.fetched(own, self._vector, lanes, self._trips) for r in self._reads())
+        held = [r.fetched(own, self._vector, lanes, self._trips) for r in self._reads()
+                if r.along(self._vector)]  # fmt: skip
+        cycles = max(tile * operations / _UNITS, fetched / _LOADS)
+        if reduces:
+            needed = tile + min(held, default=0.0) + 2
+            cycles = max(cycles, _LATENCY) * (1.0 if needed <= registers else _SPILLING)
+            unrolled = self._unrolled(reduces[-1])
+            between = range(reduces[0] + 1, reduces[-1])
+            if any(self._loops[k].map_id is not None and self._trips[k] > 1 for k in between):
+                # Work-items take turns: each fetches its sums, and puts them back.
+                cycles += 2 * tile / _STORES / self._trips[reduces[-1]]
+            if tile * unrolled > _LONGEST_BODY:
+                cycles *= _TOO_LONG
+        else:
+            stores = 1.0 if self._stores_in_lanes() else lanes
+            cycles = max(cycles, tile * stores / _STORES)
+            unrolled = 1.0
+        digits = _DIGIT * self._digits() * times / max(1, prod(self._trips[k] for k in own) * lanes)
+        return steps * (cycles + (_STEP / unrolled)) + (0.0 if reduces else digits)
+
+    def _tile_begin(self) -> int:
+        """The first loop inside all that is shared out."""
+        shared = self._parallel()
+        return shared[-1] + 1 if shared else 0
+
+    def _digits(self) -> int:
+        """Loops fused into shared ones: places are quotients and remainders then."""
+        return sum(self._codes[k] == ScheduleCode.FUSED for k in self._parallel())
+
+    def _unrolled(self, place: int) -> float:
+        switch = self._loops[place].unroll
+        whole = switch is not None and switch(self._values)
+        return float(self._trips[place]) if whole else 1.0
+
+    def _reads(self) -> list[_Reach]:
+        return self._outer[: len(self._outer) - self._writes_outer()]
+
+    def _writes_outer(self) -> bool:
+        return self._statement.writes.buffer.memory is not Memory.PRIVATE
+
+    def _stores_in_lanes(self) -> bool:
+        return (
+            self._vector is None or not self._writes_outer() or self._outer[-1].along(self._vector)
+        )
+
+    def _traffic(self) -> list[float]:
+        """Bytes that come from behind each cache."""
+        found: list[float] = []
+        depths = range(len(self._loops) + 1)
+        sizes = [[reach.bytes(depth) for reach in self._outer] for depth in depths]
+        for capacity in CACHES:
+            depth = next((d for d in depths if sum(sizes[d]) <= 0.8 * capacity), len(self._loops))
+            times = prod(self._trips[:depth])
+            total = 0.0
+            for k, reach in enumerate(self._outer):
+                own = times
+                # What the loop around does not move stays where twice the rest fits beside it.
+                if (
+                    depth
+                    and not reach.moves(depth - 1)
+                    and (sizes[depth][k] + 2 * (sum(sizes[depth]) - sizes[depth][k]) <= capacity)
+                ):
+                    own /= max(1, self._trips[depth - 1])
+                total += own * sizes[depth][k]
+            found.append(total)
+        return found
+
+
+class _Reach:
+    """How far an access goes when loops run: along each dimension, loop by loop."""
+
+    def __init__(
+        self,
+        access: _Access,
+        loops: Sequence[_Loop],
+        trips: Sequence[int],
+        values: dict[str, int],
+    ) -> None:
+        self._element = access.buffer.element_bytes
+        self._trips = trips
+        self._sizes = [size(values) for size in access.sizes]
+        zero = dict.fromkeys(access.names, 0) | values
+        start = [index(zero) for index in access.indices]
+        self._spans: list[list[int] | None] = []
+        self._near: list[bool] = []
+        for loop, trip in zip(loops, trips, strict=True):
+            if loop.variable not in access.names or trip < 2:
+                self._spans.append(None)
+                self._near.append(True)
+                continue
+            ends = [index({**zero, loop.variable: trip - 1}) for index in access.indices]
+            self._spans.append([abs(e - s) for e, s in zip(ends, start, strict=True)])
+            nexts = [index({**zero, loop.variable: 1}) for index in access.indices]
+            moved = [n - s for n, s in zip(nexts, start, strict=True)]
+            self._near.append(not any(moved[:-1]) and moved[-1:] in ([0], [1]))
+
+    def moves(self, loop: int) -> bool:
+        """Whether a loop's iterations access different elements."""
+        return self._spans[loop] is not None
+
+    def along(self, loop: int | None) -> bool:
+        """Whether neighbours of a loop access neighbours."""
+        return loop is not None and self.moves(loop) and self._near[loop]
+
+    def fetched(
+        self, own: Sequence[int], vector: int | None, lanes: float, trips: Sequence[int]
+    ) -> float:
+        """Loads of a tile: one for a vector of neighbours, or for what all lanes read."""
+        count = float(prod(trips[k] for k in own if self.moves(k)))
+        if self._aliases(own):
+            count *= _MISSES
+        if vector is None or lanes == 1.0 or not self.moves(vector):
+            return count
+        vectors = ceil(trips[vector] / lanes)
+        return count * vectors * (1.0 if self._near[vector] else lanes)
+
+    def _aliases(self, own: Sequence[int]) -> bool:
+        """Whether a tile's loads are so far apart that they throw each other out."""
+        steps = 1
+        for k in own:
+            spans = self._spans[k]
+            if spans is not None and self._step_bytes(spans, self._trips[k]) % _ALIAS == 0:
+                steps *= self._trips[k]
+        return steps > _WAYS
+
+    def _step_bytes(self, spans: Sequence[int], trip: int) -> int:
+        place = 0
+        for span, size in zip(spans, self._sizes, strict=True):
+            place = place * size + span // max(1, trip - 1)
+        return place * self._element
+
+    def bytes(self, depth: int) -> float:
+        """What the loops from ``depth`` on touch, in whole lines."""
+        extents = [1] * len(self._sizes)
+        elements = 1
+        for k in range(depth, len(self._trips)):
+            spans = self._spans[k]
+            if spans is None:
+                continue
+            elements *= self._trips[k]
+            extents = [e + s for e, s in zip(extents, spans, strict=True)]
+        extents = [min(e, n) for e, n in zip(extents, self._sizes, strict=True)]
+        if not extents:
+            return float(LINE)
+        row, rows = extents[-1] * self._element, prod(extents[:-1])
+        # Rows that are touched whole follow one another.
+        for extent, size in zip(reversed(extents[:-1]), reversed(self._sizes), strict=False):
+            if row < size * self._element:
+                break
+            row, rows = row * extent, rows // max(1, extent)
+        return min(float(rows) * max(LINE, row), float(elements) * LINE)
+
+
+_PARALLEL = frozenset(int(code) for code in ScheduleCode if code.is_parallel)
+
+
+def _width(code: int | None) -> int:
+    return code if code is not None and ScheduleCode(code).vector_width is not None else 1
+
+
+def _kernel_of(kernel: LoopKernel) -> tuple[str, list[_Statement]]:
+    found: list[_Statement] = []
+    for statement, loops in walk(kernel.statements):
+        if isinstance(statement, Store):
+            own = tuple(_loop_of(loop) for loop in loops)
+            reads = tuple(_access(load.buffer, load.indices) for load in loads(statement.value))
+            # Private memory is registers: what is there is not fetched.
+            reads = tuple(r for r in dict.fromkeys(reads) if r.buffer.memory is not Memory.PRIVATE)
+            writes = _access(statement.buffer, statement.indices)
+            found.append(_Statement(own, reads, writes, _operations(statement.value)))
+    return kernel.name, found
+
+
+def _loop_of(loop: Loop) -> _Loop:
+    name = None if loop.map_id is None else str(loop.map_id)
+    unroll = None if loop.unroll is None else function_of(loop.unroll)
+    return _Loop(loop.variable.name, name, function_of(loop.trip), unroll)
+
+
+def _access(buffer: Buffer, indices: tuple[Expr, ...]) -> _Access:
+    names = frozenset(name for index in indices for name in index.names())
+    sizes = tuple(function_of(size) for size in buffer.dimensions)
+    return _Access(buffer, sizes, tuple(function_of(index) for index in indices), names)
+
+
+def _operations(value: Value) -> float:
+    """Vector operations; a product that is added is one with the sum."""
+    match value:
+        case Constant() | Load():
+            return 0.0
+        case Guarded():
+            return 1.0 + _operations(value.value)
+        case LaneSum():
+            return 2.0 + _operations(value.value)
+        case Operate():
+            inner = sum(_operations(operand) for operand in value.operands)
+            if value.op is Op.ADD and any(
+                isinstance(o, Operate) and o.op is Op.MUL for o in value.operands
+            ):
+                return inner
+            return inner + (_SLOW_OPERATION if value.op in _SLOW else 1.0)

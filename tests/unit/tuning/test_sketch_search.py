@@ -1,0 +1,170 @@
+"""Programs tuned under their sketches: what is tried, stored, and made again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from db.store import Store
+from mapper.ast_model.text_form import parse
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.rule import Mode
+from mapper.errors import InputError
+from mapper.pipeline import (
+    Subject,
+    assignment_from_json,
+    derive_space,
+    generate_kernels,
+    subject_of_program,
+)
+from mapper.profiles import load_profile
+from mapper.search.goal import FastestWithin
+from mapper.solver.space import Space, check
+from nestmap.subjects import subject_of_document
+from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.guided import GuidedStrategy
+from nestmap.tuning.run import Budget, TuningResult, tune
+from nestmap.tuning.sketch_subjects import sketched_subjects, with_suits
+from nestmap.tuning.starting_points import source_of
+from nestmap.tuning.tuner import Trial, Tuner
+from tests.unit.tuning.fakes import timed, tiny_subjects
+from worker.devices.null import NullDevice
+
+POCL = load_profile("pocl")
+PROGRAM = parse("""program "product" {
+  size K = 16
+  size M = 16
+  size N = 32
+  input a : [[float]K]M
+  input b : [[float]N]K
+  kernel c = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0,
+    zip(x, y)), transpose(b))), a)
+}
+""")
+PRODUCT = subject_of_program(PROGRAM)
+NAMES = ["tile-packed-column", "tile-column", "as-is"]
+SKETCHES = sketched_subjects(PRODUCT, POCL, NAMES)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "store.sqlite3") as opened:
+        yield opened
+
+
+def tuned(store: Store, candidates: int) -> TuningResult:
+    return tune(SKETCHES, NullDevice(POCL), store, seed=3, budget=Budget(candidates))
+
+
+def test_sketches_are_subjects_of_one_label_and_the_program_as_it_is_comes_last() -> None:
+    found = sketched_subjects(PRODUCT, POCL)
+    assert {s.label for s in found} == {"product"}
+    assert [s.variant for s in found][:2] == ["tile-packed-column", "tile-column"]
+    assert found[-1] is PRODUCT
+    assert all(s.scheduled is not None for s in found[:-1])
+
+
+def test_some_sketches_may_be_asked_for_and_others_are_refused() -> None:
+    (only,) = sketched_subjects(PRODUCT, POCL, ["tile-column"])
+    assert only.variant == "tile-column"
+    with pytest.raises(InputError, match="no sketch of this name") as refused:
+        sketched_subjects(PRODUCT, POCL, ["tile-row-column"])
+    assert "tile-column" in refused.value.problems[0].allowed
+    (layer,) = tiny_subjects("direct")
+    assert sketched_subjects(layer, POCL) == (layer,)
+    with pytest.raises(InputError, match="only a layer or a program"):
+        sketched_subjects(SKETCHES[0], POCL, ["tile-column"])
+
+
+def test_what_is_stored_is_valid_and_can_be_made_again_from_the_store_alone(store: Store) -> None:
+    result = tuned(store, 6)
+    assert result.state.tried == 6 and not result.refused
+    tried: set[str] = set()
+    for study in store.studies():
+        program = store.program(study.program_hash)
+        subject = subject_of_document(json.loads(program.json_text))
+        assert subject.variant == study.variant and subject.hash() == study.program_hash
+        space = space_of(subject)
+        for measured in store.measurements(study):
+            tried.add(study.variant)
+            assignment = assignment_from_json(space, store.candidate(measured.candidate_id).chosen)
+            assert not check(space, assignment)
+            source = generate_kernels(subject, assignment).source
+            assert hashlib.sha256(source.encode()).hexdigest() == measured.source_hash
+    assert len(tried) > 1
+
+
+def test_a_run_goes_on_where_it_stopped(store: Store) -> None:
+    first = tuned(store, 3)
+    again = tuned(store, 3)
+    assert [e.candidate for e in again.front] == [e.candidate for e in first.front]
+    more = tuned(store, 5)
+    assert more.state.tried == 5
+    stored = [m.candidate_id for study in store.studies() for m in store.measurements(study)]
+    assert len(stored) == len(set(stored)) == 5
+
+
+SPACES: dict[str, Space] = {}
+
+
+def space_of(subject: Subject) -> Space:
+    if subject.variant not in SPACES:
+        options = with_suits(subject, DEFAULT_OPTIONS)
+        SPACES[subject.variant] = derive_space(subject, Mode.STRICT, POCL, options)
+    return SPACES[subject.variant]
+
+
+def asked(seed: int, count: int, slow: str = "", within: int | None = None) -> list[Candidate]:
+    """What a tuner asks for if the sketch ``slow`` is slow."""
+    sources = [
+        source_of(subject, space_of(subject), POCL, {}, subject.hash(), index=index)
+        for index, subject in enumerate(SKETCHES[:2])
+    ]
+
+    def make(*arguments, **keywords):  # pyright: ignore
+        goal = {} if within is None else {"goal": FastestWithin(within)}
+        return GuidedStrategy(*arguments, **keywords, **goal)  # pyright: ignore
+
+    tuner = Tuner(sources, POCL, seed, make=make)
+    found: list[Candidate] = []
+    while len(found) < count:
+        (candidate,) = tuner.ask()
+        found.append(candidate)
+        ms = 100.0 if candidate.variant == slow else 1.0 + len(found) % 3
+        tuner.tell([Trial(candidate, timed(ms))])
+    return found
+
+
+def test_one_seed_gives_one_order_and_no_candidate_twice() -> None:
+    first = [c.id for c in asked(1, 8)]
+    assert [c.id for c in asked(1, 8)] == first
+    assert len(set(first)) == 8
+    assert [c.id for c in asked(2, 1)] != first[:1]
+
+
+def test_a_slow_sketch_is_left_for_the_others() -> None:
+    fastest = asked(1, 1)[0].variant
+    after = [c.variant for c in asked(1, 8, slow=fastest)]
+    assert after.count(fastest) < 4
+
+
+def test_a_bound_on_memory_leaves_packing_out() -> None:
+    plain = 4 * (16 * 16 + 16 * 32 + 16 * 32)
+    found = asked(1, 2, within=plain)
+    assert all(c.plan.memory_bytes <= plain for c in found)
+
+
+def test_a_space_that_nothing_suits_is_told_and_the_others_go_on(store: Store) -> None:
+    impossible = parse("""program "long" {
+      size N = 7
+      input a : [float]N
+      kernel s = reduce((acc, v) => add(acc, v), 0.0, a)
+    }
+    """)
+    subjects = sketched_subjects(subject_of_program(impossible), POCL)
+    result = tune(subjects, NullDevice(POCL), store, budget=Budget(candidates=2))
+    assert result.state.tried >= 1
