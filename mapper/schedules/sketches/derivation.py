@@ -145,6 +145,8 @@ def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple
     local = "what a chunk reads is copied to local memory once for the group, and prefetched"
     if device.is_processor:
         yield Choice(place, packed=True), "tile-packed", f"{own}; {packed}"
+        whole = "every operand laid out in the order in which tiles read it, by kernels before"
+        yield Choice(place, packed=True, whole=True), "tile-packed-whole", f"{own}; {whole}"
         yield Choice(place), "tile", own
         yield Choice(place, items=True, packed=True), "blocks-packed", f"{items}; {packed}"
         yield Choice(place, items=True), "blocks", f"{items}; nothing is copied"

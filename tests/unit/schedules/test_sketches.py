@@ -186,3 +186,18 @@ def test_sums_in_lanes_step_over_all_accumulators_at_once() -> None:
     # A row, chunks, steps, and only then the parts: neighbours are read one after the other.
     (inner,) = [nest for nest in nests if nest.count("reduce") == 2]
     assert inner[:4] == ["row", "reduce", "reduce", "q_in_tile_part"]
+
+
+def test_every_operand_may_be_laid_out_as_tiles_read_it() -> None:
+    found = sketches_of(program_of("product"), load_profile("pocl"))
+    sketch = next(s for s in found if s.name == "tile-packed-whole-column")
+    assert [kernel.name for kernel in sketch.program.kernels] == ["a_packed", "b_packed", "product"]
+    values = {"own_row": 4, "own_column": 4, "lanes_column": 2, "chunk_product": 2,
+              "unroll_product": 0}  # fmt: skip
+    shapes = {
+        kernel.name: [str(size) for size in kernel.output.dimensions]
+        for kernel in elaborate(sketch.program, values).kernels
+    }
+    # Tile after tile; in each step after step what it needs, side by side.
+    assert shapes["a_packed"][1:] == ["6", "4"]
+    assert shapes["b_packed"][1:] == ["6", "4"]
