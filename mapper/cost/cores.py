@@ -191,6 +191,7 @@ class _Mapped:
         operations = max(self._statement.operations, 1.0)
         first = reduces[-1] + 1 if reduces else self._tile_begin()
         own = [k for k in range(first, len(self._loops)) if k != self._vector]
+        moving = [k for k in own if self._trips[k] > 1]
         tile = prod(self._trips[k] for k in own)
         if self._vector is not None and self._vector >= first:
             tile *= ceil(self._trips[self._vector] / lanes)
@@ -200,9 +201,10 @@ class _Mapped:
         fetched = sum(r.fetched(own, self._vector, lanes, self._trips) for r in self._reads())
         held = [r.fetched(own, self._vector, lanes, self._trips) for r in self._reads()
                 if r.along(self._vector)]  # fmt: skip
-        cycles = max(tile * operations / _UNITS, fetched / _LOADS)
+        joined = self._joined(moving, widest) if reduces and lanes == 1.0 else 1.0
+        cycles = max(tile * operations / _UNITS, fetched / _LOADS) / joined
         if reduces:
-            needed = tile + min(held, default=0.0) + 2
+            needed = (tile + min(held, default=0.0)) / joined + 2
             cycles = max(cycles, _LATENCY) * (1.0 if needed <= registers else _SPILLING)
             unrolled = self._unrolled(reduces[-1])
             between = range(reduces[0] + 1, reduces[-1])
@@ -217,6 +219,12 @@ class _Mapped:
             unrolled = 1.0
         digits = _DIGIT * self._digits() * times / max(1, prod(self._trips[k] for k in own) * lanes)
         return steps * (cycles + (_STEP / unrolled)) + (0.0 if reduces else digits)
+
+    def _joined(self, own: Sequence[int], widest: int) -> float:
+        """Neighbours of a tile without vectors that a compiler makes vectors of."""
+        if not own or any(r.moves(own[-1]) and not r.along(own[-1]) for r in self._reads()):
+            return 1.0
+        return float(min(widest, 1 << (self._trips[own[-1]].bit_length() - 1)))
 
     def _tile_begin(self) -> int:
         """The first loop inside all that is shared out."""

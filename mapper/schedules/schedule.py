@@ -47,6 +47,7 @@ from mapper.schedules.primitives import (
 )
 from mapper.schedules.primitives.split import Overhang
 from mapper.schedules.step import Step
+from mapper.schedules.unique import with_named_steps
 
 MAX_STEPS = 500
 MAX_NAME = 63
@@ -243,13 +244,15 @@ class Stage:
 
 
 def derive(program: Program, schedule: Schedule) -> Iterator[Stage]:
-    """The steps of a schedule on a program, one after the other.
+    """The steps of a schedule on a program, one after the other; its names are made unique first,
+    so that each says one reduce.
 
     NotApplicable says which primitive does not apply and why, LimitError what becomes too large,
     with the step's number in front.
     """
     if len(schedule.uses) > MAX_STEPS:
         raise InputError(Problem("steps", "too many", str(len(schedule.uses)), str(MAX_STEPS)))
+    program = with_named_steps(program)
     for number, item in enumerate(schedule.uses, 1):
         try:
             step = applied(program, item)

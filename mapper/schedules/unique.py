@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from string import ascii_lowercase
 
 from mapper.ast_model.builders import said_name
-from mapper.ast_model.nodes import Let, Map, Node, Program, Reduce, Ref
+from mapper.ast_model.nodes import Kernel, Let, Map, Node, Program, Reduce, Ref
 from mapper.schedules.facts import Facts, bound_names, facts_of, union
-from mapper.schedules.tree import is_view, rebuilt, with_child
+from mapper.schedules.tree import all_nodes, is_view, rebuilt, substituted, with_child
 
 
 class Names:
@@ -61,6 +63,39 @@ def with_unique_names(program: Program) -> Program:
     walk = _Walk(names, computing)
     kernels = tuple(replace(k, body=walk.renamed(k.body, {})) for k in program.kernels)
     return replace(program, kernels=kernels)
+
+
+def with_named_steps(program: Program) -> Program:
+    """The program with unique names in which each reduce's step has a name that says which it is:
+    its own where no other says the same, else ``<kernel>_<name>`` or ``<kernel>_step``.
+
+    Numbers behind names change when a program is rewritten, so that they say nothing.
+    """
+    reduces = [n for n in all_nodes(program) if isinstance(n, Reduce)]
+    said = Counter(said_name(node.parameter) for node in reduces)
+    taken = set(said)
+    kernels: list[Kernel] = []
+    for kernel in program.kernels:
+
+        def named(node: Node, of: str = kernel.name) -> Node:
+            node = rebuilt(node, named)
+            if not isinstance(node, Reduce):
+                return node
+            own = said_name(node.parameter)
+            if own and said[own] == 1:
+                return node
+            stem = f"{of}_{own or 'step'}"
+            name = next(n for n in (stem, *(f"{stem}_{c}" for c in _LETTERS)) if n not in taken)
+            taken.add(name)
+            body = substituted(node.body, {node.parameter: Ref(name)})
+            return replace(node, parameter=name, body=body)
+
+        kernels.append(replace(kernel, body=named(kernel.body)))
+    return with_unique_names(replace(program, kernels=tuple(kernels)))
+
+
+#: Of the reduces of one kernel whose steps are called alike, beside the first.
+_LETTERS = tuple(f"{a}{b}" for a in ascii_lowercase for b in ascii_lowercase)
 
 
 class _Walk:

@@ -71,6 +71,8 @@ Floats = NDArray[np.float64]
 _LEAN_EVERY = 8
 _LEAN_WITHIN = 4.0
 _LEAST_MS = 1e-6
+#: Sketches whose spaces are solved before any is tried.
+_WEIGHED = 8
 #: Nobody becomes faster than its best times this: what is further behind is not asked again.
 _LEAST_SHARE = 0.25
 
@@ -204,10 +206,11 @@ class GuidedStrategy:
                 return candidate
 
     def _weigh_sketches(self) -> None:
-        """Sketches promise what their loops are expected to take, beside one another."""
+        """Sketches promise what their loops are expected to take, beside one another: the first
+        ones, for each space takes a while to be solved."""
         expected = {
             place: search.expected_ms
-            for place, source in enumerate(self._sources)
+            for place, source in enumerate(self._sources[:_WEIGHED])
             if source.subject.scheduled is not None
             and isinstance(search := self._search(place), SketchSearch)
         }

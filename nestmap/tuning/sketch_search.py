@@ -7,8 +7,9 @@ what was fast is changed in a few places, and the solver draws what must follow.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, inf, log
 from random import Random
 from statistics import median
@@ -19,7 +20,7 @@ from mapper.errors import InputError, LimitError, UnsatisfiableError
 from mapper.measurement import Outcome, Timed
 from mapper.search.goal import FastestWithin, Goal
 from mapper.solver.factored.suited import Point, SuitedSpace
-from mapper.solver.limits import Watch
+from mapper.solver.limits import DEFAULT_LIMITS, Watch
 from mapper.solver.sampling import checked
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate
@@ -40,6 +41,9 @@ _BATCH = 4
 _CHANCES = 4
 #: Candidates in a row that allocate too much after which the bound is taken to exclude all.
 _MOST_TOO_LARGE = 64
+#: Seconds that a sketch may take to be solved, or solutions to be drawn once: those of many kernels
+#: are left out where they would take the time of all others.
+_SOLVING_S = 3.0
 #: A clock that ticks coarsely may tell of no time at all.
 _LEAST_MS = 1e-6
 
@@ -75,6 +79,8 @@ class SketchSearch:
         self._random = Random(derived_seed(seed, source.program_hash, len(source.history)))
         self._cost = cost_on(source, device)
         self._space: SuitedSpace | None = None
+        limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
+        self._limits = Watch(limits, cancelled=self._is_cancelled)
         self._pool: list[_Drawn] = []
         self._waiting: list[_Drawn] = []
         self._names = tuple[Variable, ...]()
@@ -152,6 +158,7 @@ class SketchSearch:
         """Draw some more, if there are more; UnsatisfiableError, LimitError."""
         if self._pool and not self._given:
             return
+        self._limits.started = time.monotonic()
         space = self._solutions()
         for _ in range(_BARREN_DRAWS):
             self._draw(space, self._cost.draws // (_ADDED if self._given else 1))
@@ -159,10 +166,14 @@ class SketchSearch:
             if self._pool:
                 break
 
+    def _is_cancelled(self) -> bool:
+        cancelled = self._watch().cancelled
+        return cancelled is not None and cancelled()
+
     def _solutions(self) -> SuitedSpace:
         if self._space is None:
             source = self._source
-            self._space = SuitedSpace(source.space, self._watch())
+            self._space = SuitedSpace(source.space, self._limits)
             self._names = tuple(name for name, _ in source.space.variables)
             self._keys |= {self._key(assignment) for assignment, _, _ in source.history}
             if not self._space.count_joint():

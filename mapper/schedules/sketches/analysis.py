@@ -142,7 +142,7 @@ def _reduce_in(node: Node) -> tuple[Reduce | None, bool]:
 
 def _name_of(program: Program, node: Reduce) -> str:
     """What a schedule calls a reduce: its step's name without its number, if that says it."""
-    for name in (said_name(node.parameter), node.parameter):
+    for name in filter(None, (said_name(node.parameter), node.parameter)):
         try:
             if find_reduce("sketch", program, name).node is node:
                 return name

@@ -7,6 +7,7 @@ Deep Learning Accelerators" (ASPLOS'23), section 4, whose open sizes are a const
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mapper.schedules.sketches.analysis import Nest
@@ -20,7 +21,8 @@ class Choice:
     """Which structure: ``vector`` is the place in the nest of the map whose iterations are lanes.
 
     ``items``: tiles of work-items in a group, whose sums outlive chunks. ``local``: what a chunk
-    reads in local memory. ``packed``: operands laid out tile after tile by kernels before.
+    reads in local memory. ``packed``: operands laid out tile after tile by kernels before;
+    ``whole``: those that lanes do not go along, too.
     ``halo``: the memory in which what a whole tile reads is staged, windows' borders with it.
     """
 
@@ -28,6 +30,7 @@ class Choice:
     items: bool = False
     local: bool = False
     packed: bool = False
+    whole: bool = False
     halo: str = ""
 
 
@@ -159,25 +162,35 @@ def _packed(draft: Draft, nest: Nest, choice: Choice, tiles: Tiles) -> Draft:
     """
     before = draft
     for operand in nest.operands:
-        if operand.windows or not operand.depends(choice.vector):
+        lanes = operand.depends(choice.vector)
+        if operand.windows or not (lanes or choice.whole):
             continue
         kernel = f"{operand.base}_packed"
         plain = draft.maybe("pack", tiles.outer[-1], operand.base, kernel)
         if plain is not draft:
-            draft = _in_lanes(draft, plain, operand.base, kernel, tiles)
+            places = range(len(tiles.own) - 1, -1, -1)
+            draft = _in_lanes(
+                draft, plain, operand.base, kernel, tiles, places[: 1 if lanes else None]
+            )
     if draft is before:
         raise refusal("pack", tiles.outer[-1], "lanes go along no operand that can be packed")
     return draft
 
 
-def _in_lanes(draft: Draft, plain: Draft, base: str, kernel: str, tiles: Tiles) -> Draft:
-    """The packing whose innermost dimension is the one that the lanes go along."""
-    place = len(tiles.items) + len(tiles.own) - 1
-    rank, along = lanes_of(draft.program, tiles.outer[-1], base, place)
-    if along is None or along == rank - 1:
-        return plain
-    order = (*(k for k in range(rank) if k != along), along)
-    return draft.then("pack", tiles.outer[-1], base, kernel, order=order)
+def _in_lanes(
+    draft: Draft, plain: Draft, base: str, kernel: str, tiles: Tiles, places: Sequence[int]
+) -> Draft:
+    """The packing whose innermost dimension is the one that the first of some of a work-item's own
+    maps goes along which goes along any."""
+    for place in places:
+        rank, along = lanes_of(draft.program, tiles.outer[-1], base, len(tiles.items) + place)
+        if along is None:
+            continue
+        if along == rank - 1:
+            return plain
+        order = (*(k for k in range(rank) if k != along), along)
+        return draft.then("pack", tiles.outer[-1], base, kernel, order=order)
+    return plain
 
 
 def _staged(draft: Draft, nest: Nest, tiles: Tiles, chunks: str) -> Draft:

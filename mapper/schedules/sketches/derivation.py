@@ -13,6 +13,7 @@ from mapper.schedules.sketches.analysis import Nest, nest_of
 from mapper.schedules.sketches.contraction import Choice, Contractions
 from mapper.schedules.sketches.draft import Draft, Sketch
 from mapper.schedules.sketches.plain import over_groups, parts, transposed, vectors
+from mapper.schedules.unique import with_named_steps
 
 FEW = 4096
 """Outputs that leave groups idle: parts of the reduce go over groups then."""
@@ -38,7 +39,8 @@ def sketches_of(program: Program, device: DeviceProfile) -> tuple[Sketch, ...]:
     A structure that does not apply is left out. The program as it is comes first.
     """
     found = [_sketch(AS_IS, "as it is written: every map parallel, nothing kept", Draft(program))]
-    base = Draft(program)
+    # As a schedule begins, too.
+    base = Draft(with_named_steps(program))
     names = [k.name for k in program.kernels]
     for kernel in names:
         start = _prepared(base, kernel)
@@ -143,6 +145,8 @@ def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple
     local = "what a chunk reads is copied to local memory once for the group, and prefetched"
     if device.is_processor:
         yield Choice(place, packed=True), "tile-packed", f"{own}; {packed}"
+        whole = "every operand laid out in the order in which tiles read it, by kernels before"
+        yield Choice(place, packed=True, whole=True), "tile-packed-whole", f"{own}; {whole}"
         yield Choice(place), "tile", own
         yield Choice(place, items=True, packed=True), "blocks-packed", f"{items}; {packed}"
         yield Choice(place, items=True), "blocks", f"{items}; nothing is copied"

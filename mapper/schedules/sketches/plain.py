@@ -41,7 +41,7 @@ def transposed(draft: Draft, nest: Nest, places: tuple[int, int], local: bool) -
 def parts(draft: Draft, nest: Nest, memory: str, *, lanes: bool) -> Draft:
     """Neighbours of what is reduced in neighbouring parts, which are combined at the end.
 
-    ``lanes``: one work-item steps over vectors of accumulators.
+    ``lanes``: one work-item steps over all the accumulators, chunk after chunk.
     """
     if nest.epilogue:
         draft = draft.maybe("fission", nest.loops[-1].name)
@@ -49,8 +49,11 @@ def parts(draft: Draft, nest: Nest, memory: str, *, lanes: bool) -> Draft:
     around, inside = chained(nest.reduce)
     draft = draft.then("interchange_reduces", around)
     draft = draft.then("rfactor", inside, "1", memory=memory)
-    part = f"{inside}_part"
-    return draft.then("move_inside", part) if lanes else draft.maybe("flatten_reduces", inside)
+    if not lanes:
+        return draft.maybe("flatten_reduces", inside)
+    draft = draft.then("flatten_reduces", inside).then("move_inside", f"{inside}_part")
+    draft = draft.then("split_reduce", inside, f"chunk_{nest.kernel}")
+    return draft.maybe("unroll", chained(inside)[1], switch=f"unroll_{nest.kernel}")
 
 
 def over_groups(draft: Draft, nest: Nest) -> Draft:

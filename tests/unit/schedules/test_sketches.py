@@ -10,11 +10,13 @@ import pytest
 from bench.proofs.schedules.computations import arrays
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.interpreter import interpret
+from mapper.ast_model.loop_nest import Store, walk
 from mapper.ast_model.nodes import Program
 from mapper.ast_model.text_form import parse
 from mapper.ast_model.type_check import check_program
 from mapper.errors import InputError
 from mapper.profiles import load_profile
+from mapper.schedules.schedule import derived
 from mapper.schedules.sketches.derivation import sketches_of
 
 WINDOWS = "map#swap(s => transpose(s), slide(kh, 1, map#cut(r => slide(kh, 1, r), {})))"
@@ -163,3 +165,48 @@ def test_sketches_keep_the_meaning(name: str, device: str) -> None:
             found = interpret(sketch.program, values, inputs)
             np.testing.assert_array_equal(found, wanted, f"{sketch.name} {values}")
         elaborate(sketch.program, values or {})
+
+
+def test_steps_that_are_called_alike_or_by_no_name_are_told_apart() -> None:
+    program = parse("""program "p" {
+      size M = 4
+      size N = 64
+      input a : [[float]N]M
+      kernel first = join(map#row(r => reduce((acc, v) => add(acc, v), 0.0, r), a))
+      kernel second = reduce((acc, v) => add(acc, v), 0.0, first)
+    }
+    """)
+    found = {sketch.name: sketch for sketch in sketches_of(program, load_profile("pocl"))}
+    sketch = found["first-sums-in-lanes"]
+    assert sketch.schedule.uses[0].arguments[0] == ("name", "first_step")
+    assert derived(program, sketch.schedule) == sketch.program
+
+
+def test_sums_in_lanes_step_over_all_accumulators_at_once() -> None:
+    found = sketches_of(program_of("row sums"), load_profile("pocl"))
+    sketch = next(s for s in found if s.name == "sums-in-lanes")
+    values = {"parts_sums": 8, "chunk_sums": 4, "unroll_sums": 1}
+    (kernel,) = elaborate(sketch.program, values).kernels
+    nests = [
+        ["reduce" if loop.map_id is None else str(loop.map_id) for loop in loops]
+        for statement, loops in walk(kernel.statements)
+        if isinstance(statement, Store)
+    ]
+    # A row, chunks, steps, and only then the parts: neighbours are read one after the other.
+    (inner,) = [nest for nest in nests if nest.count("reduce") == 2]
+    assert inner[:4] == ["row", "reduce", "reduce", "q_in_tile_part"]
+
+
+def test_every_operand_may_be_laid_out_as_tiles_read_it() -> None:
+    found = sketches_of(program_of("product"), load_profile("pocl"))
+    sketch = next(s for s in found if s.name == "tile-packed-whole-column")
+    assert [kernel.name for kernel in sketch.program.kernels] == ["a_packed", "b_packed", "product"]
+    values = {"own_row": 4, "own_column": 4, "lanes_column": 2, "chunk_product": 2,
+              "unroll_product": 0}  # fmt: skip
+    shapes = {
+        kernel.name: [str(size) for size in kernel.output.dimensions]
+        for kernel in elaborate(sketch.program, values).kernels
+    }
+    # Tile after tile; in each step after step what it needs, side by side.
+    assert shapes["a_packed"][1:] == ["6", "4"]
+    assert shapes["b_packed"][1:] == ["6", "4"]

@@ -25,6 +25,7 @@ from mapper.profiles import load_profile
 from mapper.search.goal import FastestWithin
 from mapper.solver.space import Space, check
 from nestmap.subjects import subject_of_document
+from nestmap.tuning import sketch_search
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.run import Budget, TuningResult, tune
@@ -63,7 +64,8 @@ def tuned(store: Store, candidates: int) -> TuningResult:
 def test_sketches_are_subjects_of_one_label_and_the_program_as_it_is_comes_last() -> None:
     found = sketched_subjects(PRODUCT, POCL)
     assert {s.label for s in found} == {"product"}
-    assert [s.variant for s in found][:2] == ["tile-packed-column", "tile-column"]
+    first = ["tile-packed-column", "tile-packed-whole-column", "tile-column"]
+    assert [s.variant for s in found][:3] == first
     assert found[-1] is PRODUCT
     assert all(s.scheduled is not None for s in found[:-1])
 
@@ -168,3 +170,13 @@ def test_a_space_that_nothing_suits_is_told_and_the_others_go_on(store: Store) -
     subjects = sketched_subjects(subject_of_program(impossible), POCL)
     result = tune(subjects, NullDevice(POCL), store, budget=Budget(candidates=2))
     assert result.state.tried >= 1
+
+
+def test_a_sketch_that_takes_long_to_solve_is_left_out_and_the_program_as_it_is_goes_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sketch_search, "_SOLVING_S", 1e-9)
+    result = tune(SKETCHES, NullDevice(POCL), store, budget=Budget(candidates=1))
+    assert result.state.tried == 1
+    assert {e.subject.variant for e in result.front} == {""}
+    assert any("tile-column" in text and "time limit" in text for text in result.refused)
