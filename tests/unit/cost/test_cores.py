@@ -60,15 +60,15 @@ def test_a_compiled_expression_is_what_it_evaluates_to(
     assert function_of(expression)(given_) == expression.evaluate(given_)
 
 
-def cost_of(sketch: str, **parameters: int) -> float:
-    """The least of some solutions with these parameters."""
+def costs_of(sketch: str, **parameters: int) -> list[float]:
+    """Those of some suitable solutions with these parameters; empty where there are none."""
     (subject,) = sketched_subjects(PRODUCT, POCL, [sketch])
     space = derive_space(subject, Mode.STRICT, POCL, with_suits(subject, DEFAULT_OPTIONS))
     pins: dict[Variable, int] = {ParameterVariable(name): v for name, v in parameters.items()}
     solved = SuitedSpace(narrowed(space, Restrictions(pins=pins)))
     cost, random = CoreCost(subject.require_program(), POCL), Random(1)
     drawn = (solved.draw_joint(random) for _ in range(40))
-    return min(cost.ms(found) for found in drawn if found is not None)
+    return [cost.ms(found) for found in drawn if found is not None]
 
 
 TILE = {"own_row": 8, "own_column": 32, "lanes_column": 16, "chunk_c": 16, "unroll_c": 0}
@@ -79,13 +79,16 @@ TILE = {"own_row": 8, "own_column": 32, "lanes_column": 16, "chunk_c": 16, "unro
     [
         {"lanes_column": 4, "own_column": 8},  # narrower vectors
         {"own_row": 1, "own_column": 16},  # one sum waits for itself
-        {"own_row": 16},  # no register is left beside the sums
         {"chunk_c": 1024, "unroll_c": 1},  # a body that no cache of instructions holds
     ],
 )
 def test_a_tile_that_fits_the_registers_is_the_cheapest(worse: dict[str, int]) -> None:
-    assert cost_of("tile-column", **TILE) < 0.7 * cost_of("tile-column", **TILE | worse)
+    assert min(costs_of("tile-column", **TILE)) < 0.7 * min(costs_of("tile-column", **TILE | worse))
+
+
+def test_sums_that_leave_no_register_beside_them_suit_no_core() -> None:
+    assert costs_of("tile-column", **TILE | {"own_row": 16}) == []
 
 
 def test_tiles_cost_less_than_what_is_combined_at_the_end() -> None:
-    assert cost_of("tile-column", **TILE) < 0.1 * cost_of("sums-in-lanes")
+    assert min(costs_of("tile-column", **TILE)) < 0.1 * min(costs_of("sums-in-lanes"))
