@@ -31,8 +31,13 @@ def sketched_subjects(
     """
     if subject.program is None or subject.scheduled is not None or subject.layer is not None:
         if names:
-            raise InputError(Problem("variant", "only a layer or a program has variants",
-                                     ", ".join(names)))  # fmt: skip
+            what = "a program with its schedule"
+            if subject.program is None:
+                what = "a tuning space" if subject.tuning_space is not None else "a nest tree"
+            raise InputError(
+                Problem("variant", f"{what} has no variants, only a layer or a program has",
+                        ", ".join(names), "no variant")
+            )  # fmt: skip
         return (subject,)
     program = subject.program
     found = sketches_of(program, device)
