@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.errors import InputError, NestmapError, Problem
-from mapper.layer_sets import is_layer_name
 from mapper.measurement import Timed
 from mapper.pipeline import Assignment, Subject, assignment_from_json, derive_space
 from mapper.solver.space import check
@@ -44,12 +42,9 @@ def best_known(
 ) -> tuple[Request, Assignment, dict[str, Any]]:
     """The fastest known mapping of a layer or a program on a device, and what is known of it as
     JSON; ``variant`` leaves others out. InputError where there is none that is valid today."""
-    if is_layer_name(x) and not Path(x).is_file():
-        request, assignment, known = best_recorded(x, variant, device, places)
-        return request, assignment, known.to_json()
     subject = load_subject(x, default=LAST_RESORT)
     if subject.layer is not None:
-        request, assignment, known = best_recorded(x, variant, device, places)
+        request, assignment, known = best_recorded(x, subject.layer, variant, device, places)
         return request, assignment, known.to_json()
     subject.require_program()
     return _of_program(x, subject, variant, device, places)

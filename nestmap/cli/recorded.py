@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import device_name
 from mapper.errors import InputError, Problem
-from mapper.layer_sets import is_layer_name, layer_of_name
 from mapper.layer_spec import LayerSpec, Layout, plainest
 from mapper.pipeline import Assignment, Subject, derive_space, subject_of_layer
 from mapper.profiles import profile_names
@@ -24,12 +23,10 @@ from mapper.tuning_records import (
     record_devices,
     shipped_records,
 )
-from mapper.variants import LAST_RESORT
 from nestmap.cli.front import DEFAULT_DATABASE, open_store
 from nestmap.cli.output import note
 from nestmap.cli.request import Request
 from nestmap.device_limits import limits_of_device
-from nestmap.subjects import load_subject
 from nestmap.tuning.record_files import own_records
 from nestmap.tuning.store_records import folder_of, of_folder, stored_records
 from worker.devices.names import is_null
@@ -62,15 +59,14 @@ class Places:
 
 
 def best_recorded(
-    x: str, variant: str | None, device: str, places: Places = Places()
+    x: str, layer: LayerSpec, variant: str | None, device: str, places: Places
 ) -> tuple[Request, Assignment, Known]:
-    """The fastest known mapping of a layer on a device, in its own variant and layout: of the
-    shipped records, the user's store and folder.
+    """The fastest known mapping of a layer, which X names, on a device, in its own variant and
+    layout: of the shipped records, the user's store and folder.
 
     ``variant`` leaves others out. InputError where nothing is known of this device, or no mapping
     that is known is valid any more. What another device took says nothing of this one.
     """
-    layer = _layer(x)
     name = record_device(device)
     limits = limits_of_device(device)
     with opened_store(places.db) as store:
@@ -206,15 +202,6 @@ def _nothing_known(
 def tuning_command(x: str, device: str) -> str:
     """What finds a fast mapping of X."""
     return shlex.join(("nestmap", "tune", x, "--device", device))
-
-
-def _layer(x: str) -> LayerSpec:
-    if is_layer_name(x):
-        return layer_of_name(x)
-    layer = load_subject(x, default=LAST_RESORT).layer
-    if layer is None:
-        raise InputError(Problem("--best", "there are tuning records of layers only", x))
-    return layer
 
 
 def _in_other_layouts(layer: LayerSpec) -> Iterator[LayerSpec]:

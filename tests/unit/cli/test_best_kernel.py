@@ -42,6 +42,13 @@ def test_the_kernel_of_the_fastest_record_is_printed(records: None):
     assert "__kernel void" in text
 
 
+def test_a_layer_on_standard_input_is_read_once(records: None):
+    layer = json.dumps(named_layer("vgg16/12").to_json())
+    result = CliRunner().invoke(app, ["kernel", "-", "--best"], input=layer)
+    assert result.exit_code == 0, result.output
+    assert "variant high-level, measured on Some GPU: 2 ms" in result.output
+
+
 def test_a_layer_without_a_record_says_what_to_do(records: None):
     assert "nestmap tune vgg16/0" in run("vgg16/0", "--best", code=2)
     assert "no tuning record" in run("vgg16/12", "--best", "--variant", "direct", code=2)
