@@ -1,10 +1,13 @@
-"""Symbolic integers as functions of their symbols' values, for whoever evaluates many."""
+"""Symbolic integers as functions of their symbols' values, for whoever evaluates many.
+
+Functions of functions, and no source text: names in expressions are a user's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import cast
+from operator import itemgetter
 
 from mapper.ast_model.index_expr import Expr, Quotient, Symbol
 from mapper.ast_model.polynomial import Atom
@@ -15,18 +18,45 @@ Function = Callable[[Mapping[str, int]], int]
 
 @lru_cache(maxsize=4096)
 def function_of(expression: Expr) -> Function:
-    """What :meth:`Expr.evaluate` gives, compiled."""
-    # Nothing of the text is a user's but names, which are quoted.
-    return cast(Function, eval(f"lambda v: {_text(expression)}"))
+    """What :meth:`Expr.evaluate` gives, made ready once."""
+    return _sum_of([_term(factor, tuple(map(_atom, atoms))) for atoms, factor in expression.terms])
 
 
-def _text(expression: Expr) -> str:
-    terms = ["*".join((str(c), *map(_atom_text, m))) for m, c in expression.terms]
-    return " + ".join(terms) or "0"
+def _sum_of(terms: list[Function]) -> Function:
+    match terms:
+        case []:
+            return lambda values: 0
+        case [only]:
+            return only
+        case [one, other]:
+            return lambda values: one(values) + other(values)
+        case _:
+            return lambda values: sum([term(values) for term in terms])
 
 
-def _atom_text(atom: Atom) -> str:
+def _term(factor: int, atoms: tuple[Function, ...]) -> Function:
+    match atoms:
+        case ():
+            return lambda values: factor
+        case (only,) if factor == 1:
+            return only
+        case (only,):
+            return lambda values: factor * only(values)
+        case _:
+
+            def product(values: Mapping[str, int]) -> int:
+                found = factor
+                for atom in atoms:
+                    found *= atom(values)
+                return found
+
+            return product
+
+
+def _atom(atom: Atom) -> Function:
     if isinstance(atom, Symbol):
-        return f"v[{atom.name!r}]"
-    sign = "//" if isinstance(atom, Quotient) else "%"
-    return f"(({_text(atom.numerator)}) {sign} ({_text(atom.denominator)}))"
+        return itemgetter(atom.name)
+    top, bottom = function_of(atom.numerator), function_of(atom.denominator)
+    if isinstance(atom, Quotient):
+        return lambda values: top(values) // bottom(values)
+    return lambda values: top(values) % bottom(values)

@@ -106,7 +106,7 @@ class CoreCost:
 
     def __init__(self, program: Program, device: DeviceProfile) -> None:
         self._kernels = [_kernel_of(kernel) for kernel in elaborate(program).kernels]
-        self._registers = vector_registers(device.vector_widths)
+        self._registers = device.vector_registers or vector_registers(device.vector_widths)
         self._widest = max(device.vector_widths)
         self._units = max(1, device.compute_units)
 
