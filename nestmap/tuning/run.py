@@ -199,6 +199,9 @@ class _Run:
         self._refused: list[str] = []
         self._over = threading.Event()
         self._workloads: dict[str, Workload] = {}
+        # By the identity of subjects, which live as long as the run: making out which reference is
+        # theirs takes a walk over the program.
+        self._references: dict[int, tuple[str, Workload]] = {}
         self._open: dict[str, _Open] = {}
         self.profile: DeviceProfile = device.profile()
         self.facts = device.facts()
@@ -380,6 +383,13 @@ class _Run:
 
     def _workload_of(self, subject: Subject, parameters: Mapping[str, int]) -> tuple[str, Workload]:
         """The reference of a subject, made and uploaded at its first use."""
+        if id(subject) not in self._references:
+            self._references[id(subject)] = self._make_reference(subject, parameters)
+        return self._references[id(subject)]
+
+    def _make_reference(
+        self, subject: Subject, parameters: Mapping[str, int]
+    ) -> tuple[str, Workload]:
         layer = subject.layer
         # All variants of a layer, or of a program, have the same inputs and the same reference.
         plain = as_written(subject)
