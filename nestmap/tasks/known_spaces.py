@@ -156,7 +156,6 @@ class KnownSpaces:
     def __init__(self, most: int = _MOST_SPACES) -> None:
         self._most = most
         self._spaces: OrderedDict[str, KnownSpace] = OrderedDict()
-        self.hits = 0
 
     def of(self, fields: JsonObject) -> KnownSpace:
         """The space that a request is about, derived if it is not known.
@@ -176,8 +175,6 @@ class KnownSpaces:
             known = self._spaces[key] = KnownSpace(request)
             if len(self._spaces) > self._most:
                 self._spaces.popitem(last=False)
-        else:
-            self.hits += 1
         self._spaces.move_to_end(key)
         return known
 

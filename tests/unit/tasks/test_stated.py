@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
+from nestmap.tasks.known_spaces import KnownSpaces
 from tests.unit.tasks.child_replies import HIGH_LEVEL, SMALL_SPACE, ask, fresh
 
 LISTING = (Path(__file__).parents[3] / "examples" / "listing1_global.txt").read_text()
 PROGRAM: dict[str, Any] = {"subject": {"text": LISTING}, "device": "h200"}
 M1 = {"mapping": {"A": 30, "B": 0, "C": 0, "D": 0, "E": 0}, "local_sizes": {"out": [2, 1, 1]}}
+
+
+def test_a_program_is_derived_once_whatever_is_stated_of_it():
+    known = KnownSpaces()
+    plain = known.of(dict(HIGH_LEVEL)).request
+    stated = known.of({**HIGH_LEVEL, "where": ["code(row) == W0"]}).request
+    assert stated.subject is plain.subject
+    assert stated.space.constraints[: len(plain.space.constraints)] == plain.space.constraints
+    assert len(stated.space.constraints) == len(plain.space.constraints) + 1
 
 
 def test_constraints_of_one_s_own_hold_in_every_answer():
