@@ -59,8 +59,7 @@ class Stream(Response):
                 group.cancel_scope.cancel()
 
             async def watch_token(admitted: Admitted) -> None:
-                while await admitted():
-                    await anyio.sleep(ADMIT_S)
+                await _refused(admitted)
                 group.cancel_scope.cancel()
 
             group.start_soon(watch)
@@ -74,6 +73,12 @@ class Stream(Response):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             group.cancel_scope.cancel()
+
+
+async def _refused(admitted: Admitted) -> None:
+    """Wait until whoever reads is no longer admitted."""
+    while await admitted():
+        await anyio.sleep(ADMIT_S)
 
 
 def _closing(pieces: AsyncIterator[bytes]) -> Any:
@@ -94,8 +99,7 @@ async def begun(
         async def watch_token(admitted: Admitted) -> None:
             nonlocal cut, failure
             try:
-                while await admitted():
-                    await anyio.sleep(ADMIT_S)
+                await _refused(admitted)
                 cut = True
             except Exception as error:
                 failure = error

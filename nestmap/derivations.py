@@ -63,19 +63,14 @@ class Refusal:
 def stages_until_refusal(program: Program, schedule: Schedule) -> Iterator[Stage | Refusal]:
     """The steps of a schedule up to the first that does not apply, which comes as a refusal."""
     number = 0
-    stages = derive(program, schedule)
-    while True:
-        number += 1
-        try:
-            stage = next(stages)
-        except StopIteration:
-            return
-        except InputError as error:
-            p = error.problems[0]
-            _, _, target = p.path.partition(", ")
-            yield Refusal(number, Problem(target, p.message, p.found, p.allowed, p.remedy))
-            return
-        yield stage
+    try:
+        for stage in derive(program, schedule):
+            number += 1
+            yield stage
+    except InputError as error:
+        p = error.problems[0]
+        _, _, target = p.path.partition(", ")
+        yield Refusal(number + 1, Problem(target, p.message, p.found, p.allowed, p.remedy))
 
 
 class Bounded:

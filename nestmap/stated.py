@@ -26,16 +26,18 @@ class Stated:
 
     def to_json(self) -> dict[str, Any]:
         """The fields of a request, those alone that say something."""
+        plain = NOTHING_STATED._fields()
+        return {name: value for name, value in self._fields().items() if value != plain[name]}
+
+    def _fields(self) -> dict[str, Any]:
         options = self.options
-        found: dict[str, Any] = {
+        return {
             "suits": sorted(options.suits),
+            "sequential_fusion": options.sequential_fusion,
             "replicate_private": options.replicate_private,
             "free_grid": options.free_grid,
             "where": list(self.where),
         }
-        if not options.sequential_fusion:
-            found["sequential_fusion"] = False
-        return {name: value for name, value in found.items() if value or name.startswith("seq")}
 
 
 NOTHING_STATED = Stated()

@@ -327,6 +327,12 @@ _began = (
     .where(_attempt.job_id == bindparam("job"), _attempt.attempt == bindparam("number"))
     .scalar_subquery()
 )
+_is_held = (
+    _job.id == bindparam("job"),
+    _job.attempt == bindparam("number"),
+    _job.lease_hash == bindparam("token_hash"),
+    _job.state == _LEASED,
+)
 #: Keep a lease that is held: ``job``, ``number``, ``token_hash``, ``until``, ``new_stage``, and
 #: ``board``, whose job it must be unless that is None. It finds the end that the lease has now,
 #: which is the old one where nobody wants the result, the states that say so, and what bounds the
@@ -335,10 +341,7 @@ _began = (
 KEEP_LEASE = (
     update(_jobs)
     .where(
-        _job.id == bindparam("job"),
-        _job.attempt == bindparam("number"),
-        _job.lease_hash == bindparam("token_hash"),
-        _job.state == _LEASED,
+        *_is_held,
         bindparam("board", type_=Text).is_(None)
         | (_job.board_id == bindparam("board", type_=Text)),
     )
@@ -362,13 +365,7 @@ KEEP_LEASE = (
 #: ``job``, ``number``, ``token_hash``, ``end``: a lease that was kept ends then at the latest.
 CUT_LEASE = (
     update(_jobs)
-    .where(
-        _job.id == bindparam("job"),
-        _job.attempt == bindparam("number"),
-        _job.lease_hash == bindparam("token_hash"),
-        _job.state == _LEASED,
-        _job.lease_until > bindparam("end"),
-    )
+    .where(*_is_held, _job.lease_until > bindparam("end"))
     .values(lease_until=bindparam("end"))
 )
 #: The same as KEEP_LEASE as a transaction of its own, on PostgreSQL.

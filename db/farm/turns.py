@@ -108,7 +108,7 @@ def charge_lease(
     if not turns:
         return
     if goes_on:
-        job.rank = min(job.rank + turns, -priority_of(job.rank) * TURNS + TURNS - 1)
+        _put_back(job, turns)
     if job.kind == JobKind.PROPOSE:
         _owe(session, job.principal, turns, now)
 
@@ -133,13 +133,18 @@ def charge_leases(session: Session, which: Iterable[ColumnElement[bool]], now: d
         turns = charge(session, job, _kept_s(job, attempt.claimed_at, now), attempt.charged or 0)
         if not turns:
             continue
-        job.rank = min(job.rank + turns, -priority_of(job.rank) * TURNS + TURNS - 1)
+        _put_back(job, turns)
         attempt.charged = (attempt.charged or 0) + turns
         if job.kind == JobKind.PROPOSE:
             owed[job.principal] += turns
     session.flush()
     for owner in sorted(owed):  # in one order, so that nobody waits in a circle
         _owe(session, owner, owed[owner], now)
+
+
+def _put_back(job: JobRow, turns: int) -> None:
+    """A job waits so many turns longer, within those of its priority."""
+    job.rank = min(job.rank + turns, -priority_of(job.rank) * TURNS + TURNS - 1)
 
 
 def _kept_s(job: JobRow, claimed_at: datetime, now: datetime) -> float:

@@ -94,8 +94,8 @@ def front(
         if records_out is not None and isinstance(source, Store):
             _export(source, studies, x, records_out)
         # With it a point is a mapping for every command.
-        wanted = [p.candidate_id for _, p in points] if json_output else []
-        chosen = {candidate: source.candidate(candidate).chosen for candidate in wanted}
+        shown = points if json_output else []
+        chosen = {p.candidate_id: source.candidate(p.candidate_id).chosen for _, p in shown}
     if json_output:
         rows = [
             {

@@ -13,7 +13,7 @@ from nestmap.client.errors import ServiceError, bad_answer
 if TYPE_CHECKING:
     from db.records import CandidateRecord, FrontPoint, StoredDevice, Study
     from nestmap.client import Client
-    from nestmap.client.documents import StudyDocument
+    from nestmap.client.documents import CandidateDocument, StudyDocument
 
 MOST_STUDIES = 100_000
 
@@ -79,18 +79,7 @@ class RemoteStudies:
 
     def candidate(self, candidate_id: str) -> CandidateRecord:
         """What was chosen for a point of a front."""
-        from db.records import CandidateRecord
-
-        found = self._client.candidate(candidate_id)
-        return CandidateRecord(
-            program_hash=found["program"],
-            parameters=found["parameters"],
-            mapping=found["mapping"],
-            local_sizes=found["local_sizes"],
-            source_hash=found["source_hash"],
-            memory_bytes=found["memory_bytes"],
-            nestmap_version=found["nestmap_version"],
-        )
+        return record_of(self._client.candidate(candidate_id))
 
     def _documents(self) -> list[StudyDocument]:
         if self._listed is None:
@@ -102,6 +91,21 @@ class RemoteStudies:
                 )
             self._listed = listed
         return self._listed
+
+
+def record_of(found: CandidateDocument) -> CandidateRecord:
+    """A service's candidate as a store has it."""
+    from db.records import CandidateRecord
+
+    return CandidateRecord(
+        program_hash=found["program"],
+        parameters=found["parameters"],
+        mapping=found["mapping"],
+        local_sizes=found["local_sizes"],
+        source_hash=found["source_hash"],
+        memory_bytes=found["memory_bytes"],
+        nestmap_version=found["nestmap_version"],
+    )
 
 
 def _study(found: StudyDocument) -> Study:

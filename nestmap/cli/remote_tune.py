@@ -13,6 +13,7 @@ from mapper.errors import DeviceError, NestmapError, Problem
 from mapper.pipeline import Subject, derive_space
 from mapper.profiles import load_profile, profile_names
 from nestmap.cli.output import note
+from nestmap.cli.remote_studies import record_of
 from nestmap.client.documents import MeasuredEvent
 from nestmap.client.errors import bad_answer
 from nestmap.client.replies import checked
@@ -170,23 +171,13 @@ class _Watched:
         raise bad_answer("a study of another variant than was asked for", variant)
 
     def _entry(self, point: Any, board: DeviceDocument) -> FrontEntry:
-        from db.records import CandidateRecord
-
         subject = self._subjects[self._place_of(point["variant"])]
         name = board["profile"]
         profile = load_profile(name if name in profile_names() else DEFAULT_DEVICE)
         space = derive_space(subject, Mode.STRICT, profile, RuleOptions())
         found = self._service.candidate(point["candidate"])
         try:
-            record = CandidateRecord(
-                program_hash=found["program"],
-                parameters=found["parameters"],
-                mapping=found["mapping"],
-                local_sizes=found["local_sizes"],
-                source_hash=found["source_hash"],
-                memory_bytes=found["memory_bytes"],
-                nestmap_version=found["nestmap_version"],
-            )
+            record = record_of(found)
             plan = rebuild(subject, space, record)
         except (NestmapError, TypeError, ValueError) as error:
             raise bad_answer(

@@ -13,12 +13,15 @@ from mapper.constraint_rules.predicate import Variable
 from mapper.errors import LimitError
 from mapper.host_plan import HostPlan
 from mapper.pipeline import Subject, assignment_from_json, assignment_to_json, generate_kernels
+from mapper.search.goal import FastestWithin, Goal
 from mapper.solver.limits import Watch
 from mapper.solver.sampling import sample
 from mapper.solver.space import Space
 from nestmap.seeds import derived_seed
 
 _ATTEMPTS = 5
+#: Candidates in a row that allocate too much after which a bound is taken to exclude all.
+MOST_TOO_LARGE = 64
 
 #: ``draw(space, count, seed)``: up to ``count`` assignments, the same for the same seed.
 Draw = Callable[[Space, int, int], Sequence[Mapping[Variable, int]]]
@@ -103,6 +106,12 @@ def candidate_of(
     """A candidate with its kernels; InputError where the generator refuses the assignment."""
     plan = generate_kernels(subject, assignment)
     return Candidate(subject_index, subject, program_hash, assignment, plan)
+
+
+def fits(candidate: Candidate, goal: Goal) -> bool:
+    """Whether a candidate allocates no more than the goal allows; InputError where it has no
+    kernels."""
+    return not isinstance(goal, FastestWithin) or candidate.plan.memory_bytes <= goal.bytes
 
 
 def rebuild(subject: Subject, space: Space, record: CandidateRecord) -> HostPlan:

@@ -18,12 +18,12 @@ from mapper.constraint_rules.predicate import Variable
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, UnsatisfiableError
 from mapper.measurement import Outcome, Timed
-from mapper.search.goal import FastestWithin, Goal
+from mapper.search.goal import Goal
 from mapper.solver.factored.suited import Point, SuitedSpace
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
 from mapper.solver.sampling import checked
 from nestmap.seeds import derived_seed
-from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.candidates import MOST_TOO_LARGE, Candidate, fits
 from nestmap.tuning.sketch_costs import cost_on
 from nestmap.tuning.sources import Refused, Source
 
@@ -39,8 +39,6 @@ _MOST_FREED = 3
 #: Candidates that are chosen at once, the last by chance of the cheapest quarter.
 _BATCH = 4
 _CHANCES = 4
-#: Candidates in a row that allocate too much after which the bound is taken to exclude all.
-_MOST_TOO_LARGE = 64
 #: Seconds that a sketch may take to be solved, or solutions to be drawn once: those of many kernels
 #: are left out where they would take the time of all others.
 _SOLVING_S = 3.0
@@ -101,7 +99,7 @@ class SketchSearch:
     def next(self) -> Candidate | None:
         """The next candidate; None where there are no more, which :attr:`exhausted` says too."""
         too_large = 0
-        while too_large < _MOST_TOO_LARGE:
+        while too_large < MOST_TOO_LARGE:
             self._watch().look()
             try:
                 if not self._waiting:
@@ -134,10 +132,8 @@ class SketchSearch:
         return candidate
 
     def _admits(self, candidate: Candidate) -> bool:
-        if not isinstance(self._goal, FastestWithin):
-            return True
         try:
-            return candidate.plan.memory_bytes <= self._goal.bytes
+            return fits(candidate, self._goal)
         except InputError as error:
             self._refused(self._source, error)
             return False

@@ -13,10 +13,10 @@ from mapper.errors import InputError, NestmapError
 from mapper.measurement import Outcome, Timed
 from mapper.pipeline import Subject
 from mapper.rewrites.catalogue import CHAINS
-from mapper.search.goal import FastestWithin, Goal
+from mapper.search.goal import Goal
 from mapper.solver.limits import Watch
 from nestmap.seeds import derived_seed
-from nestmap.tuning.candidates import Candidate
+from nestmap.tuning.candidates import MOST_TOO_LARGE, Candidate, fits
 from nestmap.tuning.proposals.blocked_proposals import Assignment, BlockedProposals
 from nestmap.tuning.sources import Refused, Source
 
@@ -25,8 +25,6 @@ STARTING_CANDIDATES = 6
 _FIRST_SEED = 0
 #: Assignments that are drawn at once.
 _AHEAD = 4
-#: Candidates in a row that allocate too much after which the bound is taken to exclude all.
-_MOST_TOO_LARGE = 64
 
 
 def is_template(subject: Subject) -> bool:
@@ -95,7 +93,7 @@ class TemplateSearch:
     def next(self) -> Candidate | None:
         """The next candidate; None where there are no more, which :attr:`exhausted` says too."""
         too_large = 0
-        while too_large < _MOST_TOO_LARGE:
+        while too_large < MOST_TOO_LARGE:
             self._watch().look()
             if not self._waiting:
                 subject, program = self._source.subject, self._source.program_hash
@@ -116,10 +114,8 @@ class TemplateSearch:
         return None
 
     def _admits(self, candidate: Candidate) -> bool:
-        if not isinstance(self._goal, FastestWithin):
-            return True
         try:
-            return candidate.plan.memory_bytes <= self._goal.bytes
+            return fits(candidate, self._goal)
         except InputError as error:
             self.refuse(error)
             return False

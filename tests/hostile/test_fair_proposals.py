@@ -13,12 +13,11 @@ import pytest
 
 from api.solver_pool import PoolSettings, SolverPool
 from db.farm.farm import Farm
-from db.farm.job_records import Claim
 from db.farm.states import JobKind
 from db.farm.turns import HeldSeconds
 from nestmap.farm import embedded, proposing
 from nestmap.farm.embedded import EmbeddedRunner
-from tests.unit.db.farm_values import Clock, some_board, some_proposal, some_run
+from tests.unit.db.farm_values import Clock, proposal, some_board, some_proposal, some_run, taken
 from tests.unit.tasks.test_solver_pool import CHILD, until
 
 
@@ -33,22 +32,6 @@ def farm(tmp_path: Path, clock: Clock) -> Iterator[Farm]:
     """An empty farm, with a clock that is set by hand."""
     with Farm.open(tmp_path / "farm.db", now=clock) as farm:
         yield farm
-
-
-def proposal(farm: Farm) -> Claim:
-    found = farm.jobs.claim_work([JobKind.PROPOSE], "solver", lease_s=30)
-    assert found is not None
-    return found
-
-
-def taken(farm: Farm, number: int) -> list[str]:
-    """Whose the next proposals are, each done at once."""
-    owners: list[str] = []
-    for _ in range(number):
-        claimed = proposal(farm)
-        owners.append(claimed.job.principal)
-        farm.results.finish_propose(claimed.lease, some_proposal([], exhausted=True))
-    return owners
 
 
 @pytest.mark.parametrize("ending", ["failed", "refused", "expired", "cancelled"])

@@ -143,3 +143,20 @@ def with_work_like(farm: Farm, board: Board, count: int) -> list[str]:
         copies = [{**job, "id": f"job_{n[4:]}", "board_id": n, "candidate_id": h} for n, h in rows]
         session.execute(insert(jobs), copies)
     return names
+
+
+def proposal(farm: Farm) -> Claim:
+    """Claim the next proposal."""
+    found = farm.jobs.claim_work([JobKind.PROPOSE], "solver", lease_s=30)
+    assert found is not None
+    return found
+
+
+def taken(farm: Farm, number: int) -> list[str]:
+    """Whose the next proposals are, each done at once."""
+    owners: list[str] = []
+    for _ in range(number):
+        claimed = proposal(farm)
+        owners.append(claimed.job.principal)
+        farm.results.finish_propose(claimed.lease, some_proposal([], exhausted=True))
+    return owners

@@ -23,10 +23,12 @@ from tests.unit.db.farm_values import (
     Clock,
     claim,
     finish,
+    proposal,
     propose,
     some_board,
     some_proposal,
     some_run,
+    taken,
 )
 from tests.unit.db.test_farm_concurrency import at_once
 
@@ -53,22 +55,6 @@ def bytes_of(farm: Farm, principal: str) -> int:
             total += sum(n_bytes + ROW_BYTES for n_bytes in session.scalars(found))
     assert farm.owners.stored_bytes(principal) == total
     return total
-
-
-def proposal(farm: Farm) -> Claim:
-    found = farm.jobs.claim_work([JobKind.PROPOSE], "solver", lease_s=30)
-    assert found is not None
-    return found
-
-
-def taken(farm: Farm, number: int) -> list[str]:
-    """Whose the next proposals are, each done at once."""
-    owners: list[str] = []
-    for _ in range(number):
-        claimed = proposal(farm)
-        owners.append(claimed.job.principal)
-        farm.results.finish_propose(claimed.lease, some_proposal([], exhausted=True))
-    return owners
 
 
 def test_runs_of_one_owner_owe_together(farm: Farm, clock: Clock) -> None:
