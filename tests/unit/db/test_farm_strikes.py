@@ -223,8 +223,8 @@ FAST = {
 }  # fmt: skip
 
 
-def hard_job(farm: Farm, facts: dict[str, object]):
-    """A claimed job of 512,000 multiply-adds, of a board of these facts.
+def hard_job(farm: Farm, facts: dict[str, object], multiply_adds: int = 512_000):
+    """A claimed job of so many multiply-adds, of a board of these facts.
 
     8 units of 2 GHz and 8 lanes, four times: 512 multiply-adds a nanosecond.
     """
@@ -234,12 +234,12 @@ def hard_job(farm: Farm, facts: dict[str, object]):
     claimed = claim(farm, board)
     with farm.store._transactions.write() as session:
         job = session.get_one(JobRow, claimed.lease.job_id)
-        job.payload = {**job.payload, "multiply_adds": 512_000}
+        job.payload = {**job.payload, "multiply_adds": multiply_adds}
     return board, claimed
 
 
 def test_time_beyond_the_device_is_refused(farm: Farm) -> None:
-    board, claimed = hard_job(farm, {})
+    _, claimed = hard_job(farm, {})
     with pytest.raises(InputError, match="cannot be"):
         farm.results.finish_measure(claimed.lease, timed(999), facts={**FACTS, **FAST})
     with pytest.raises(InputError, match="million times"):
@@ -247,8 +247,14 @@ def test_time_beyond_the_device_is_refused(farm: Farm) -> None:
             claimed.lease, Timed((1_000, 10**10), 0.0, 1.0, {}), facts={**FACTS, **FAST}
         )
     assert farm.results.finish_measure(claimed.lease, timed(1_000), facts={**FACTS, **FAST}).stored
-    # A device that does not tell, as the one that invents its times, is not doubted.
-    assert finish(farm, claim(farm, board), 1).stored
+
+
+def test_a_device_that_tells_nothing_is_no_faster_than_all_devices(farm: Farm) -> None:
+    _, claimed = hard_job(farm, {}, multiply_adds=10**9)
+    with pytest.raises(InputError, match="1e\\+15 multiply-adds a second"):
+        farm.results.finish_measure(claimed.lease, timed(999), facts=FACTS)
+    # The device that invents its times tells nothing either: a millisecond and more.
+    assert farm.results.finish_measure(claimed.lease, timed(1_000_000), facts=FACTS).stored
 
 
 @pytest.mark.parametrize(
