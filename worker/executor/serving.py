@@ -61,7 +61,6 @@ class Executor:
         self._jobs: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._workloads: OrderedDict[str, None] = OrderedDict()
         self._cancelled = threading.Event()
-        self._measuring = False
 
     def emit(self, event: str, **fields: Any) -> None:
         """Send an event; an agent that is gone makes the input end too."""
@@ -82,14 +81,16 @@ class Executor:
                     self._interrupt()
                 else:
                     self._cancelled.clear()
+                    if isinstance(self._device, MeasuringChild):
+                        self._device.go_on()
                     self._jobs.put(message)
         self._jobs.put(None)
         self._interrupt()
 
     def _interrupt(self) -> None:
-        """Make the measurement under way end: its child is killed, once."""
+        """Make the job under way end, whether it is being measured yet or not."""
         self._cancelled.set()
-        if self._measuring and isinstance(self._device, MeasuringChild):
+        if isinstance(self._device, MeasuringChild):
             self._device.interrupt()
 
     # -- the main thread ---------------------------------------------------------------------
@@ -165,21 +166,14 @@ class Executor:
         tries = 0
         while True:
             tries += 1
-            self._measuring = True
-            try:
-                if self._cancelled.is_set():
-                    # Before there was a measurement to interrupt; nobody is told of this outcome.
-                    return Crash(-signal.SIGKILL, "cancelled"), {}
-                outcome = self._device.measure(
-                    job.plan,
-                    workload=job.workload_key,
-                    candidate=digest,
-                    tolerance=job.tolerance,
-                    protocol=job.protocol,
-                    timeout_s=job.timeout_s,
-                )
-            finally:
-                self._measuring = False
+            outcome = self._device.measure(
+                job.plan,
+                workload=job.workload_key,
+                candidate=digest,
+                tolerance=job.tolerance,
+                protocol=job.protocol,
+                timeout_s=job.timeout_s,
+            )
             killed = isinstance(outcome, Crash) and outcome.exit_code == -signal.SIGKILL
             if not killed or tries == MOST_TRIES or self._cancelled.is_set():
                 break

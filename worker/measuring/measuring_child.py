@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -83,6 +84,8 @@ class MeasuringChild(Queued):
         self._workloads = workloads or Workloads()
         self._lock = threading.RLock()
         self._stopped = threading.Event()
+        self._interrupted = threading.Event()
+        self._running = False
         self._child: ChildProcess | None = None
         self._profile: DeviceProfile | None = None
         self._facts: dict[str, str] = {}
@@ -108,15 +111,26 @@ class MeasuringChild(Queued):
                     self._workloads.close()
 
     def interrupt(self) -> None:
-        """Kill the child: the measurement under way ends as a crash. The next has a new child."""
+        """Until :meth:`go_on` measurements, the one under way too, end as if they were killed.
+
+        A child that is only being proven is left alone: its death would be taken for the device's.
+        """
+        self._interrupted.set()
+        # In this order: a later child has not been running yet.
+        child = self._child
+        if child is not None and self._running:
+            child.interrupt()
+
+    def go_on(self) -> None:
+        """Measure again after :meth:`interrupt`."""
+        self._interrupted.clear()
+
+    def stop(self) -> None:
+        """End what is under way for good: no child is started any more, calls raise DeviceError."""
+        self._stopped.set()
         child = self._child
         if child is not None:
             child.interrupt()
-
-    def stop(self) -> None:
-        """As :meth:`interrupt`, for good: no child is started any more, calls raise DeviceError."""
-        self._stopped.set()
-        self.interrupt()
 
     @property
     def quarantine_reason(self) -> str:
@@ -184,12 +198,23 @@ class MeasuringChild(Queued):
         with self._lock:
             stored = check_request(self._workloads, request)
             try:
-                outcome = self._run(self._ready_child(), request, stored)
+                outcome = self._run_unless_interrupted(request, stored)
             except _DiedIdle:
-                outcome = self._run(self._ready_child(), request, stored)
+                outcome = self._run_unless_interrupted(request, stored)
             if isinstance(outcome, Timed):
                 outcome.facts.update({**self._facts, **outcome.facts})
             return outcome
+
+    def _run_unless_interrupted(self, request: MeasureRequest, stored: StoredWorkload) -> Outcome:
+        """The outcome of a proven child. Whoever interrupts sees it run, or is seen here."""
+        child = self._ready_child()
+        self._running = True
+        try:
+            if self._interrupted.is_set():
+                return Crash(-signal.SIGKILL, "interrupted")
+            return self._run(child, request, stored)
+        finally:
+            self._running = False
 
     def _run(
         self,

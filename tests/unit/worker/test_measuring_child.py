@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ from tests.unit.worker.plans import (
     two_kernel_plan,
 )
 from worker.measuring import MeasuringChild, Protocol, measure
+from worker.measuring.child_process import ChildProcess
 from worker.measuring.comparison import NOT_FINITE_ERROR
 from worker.measuring.golden import golden_kernel
 
@@ -220,6 +222,52 @@ def test_child_that_dies_between_jobs_is_replaced(child: MeasuringChild) -> None
     starts = child.starts
     assert isinstance(run(child, one_kernel_plan(DOUBLE)), Timed)
     assert child.starts == starts + 1
+
+
+@pytest.mark.parametrize("where", ["submitting", "before"])
+def test_interrupted_before_the_child_has_the_request_is_not_begun_by_another(
+    child: MeasuringChild, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    run(child, one_kernel_plan(DOUBLE))
+    starts = child.starts
+    submit = ChildProcess.submit
+
+    def interrupted(process: ChildProcess, *rest: Any) -> None:
+        monkeypatch.undo()
+        child.interrupt()
+        while process.is_alive():
+            time.sleep(0.005)
+        submit(process, *rest)
+
+    if where == "submitting":
+        monkeypatch.setattr(ChildProcess, "submit", interrupted)
+    else:
+        child.interrupt()
+    outcome = run(child, one_kernel_plan(ENDLESS))
+    assert isinstance(outcome, Crash)
+    assert outcome.exit_code == -signal.SIGKILL
+    assert child.starts == starts + (where == "submitting")  # proven for the next, and not killed
+    child.go_on()
+    assert isinstance(run(child, one_kernel_plan(DOUBLE)), Timed)
+
+
+def test_interrupted_while_a_child_is_proven_keeps_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submit = ChildProcess.submit
+    with MeasuringChild() as fresh:
+        fresh.upload_workload("double", {"a": DATA}, 2 * DATA)
+
+        def interrupted(process: ChildProcess, *rest: Any) -> None:
+            fresh.interrupt()
+            submit(process, *rest)
+
+        monkeypatch.setattr(ChildProcess, "submit", interrupted)
+        assert isinstance(run(fresh, one_kernel_plan(ENDLESS)), Crash)
+        monkeypatch.undo()
+        fresh.go_on()
+        assert isinstance(run(fresh, one_kernel_plan(DOUBLE)), Timed)
+        assert fresh.starts == 1
 
 
 def test_child_dies_with_its_parent_even_while_a_kernel_runs_for_ever(tmp_path: Path) -> None:
