@@ -175,7 +175,7 @@ def attacks_on_others(agent: int) -> dict[str, Callable[[], str]]:
 
 
 def main() -> None:
-    """Enter, attack, tell, stay."""
+    """Enter, attack unless it is the end that is looked at, tell, end as told."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--lifeline", type=int, required=True)
     known, _ = parser.parse_known_args()
@@ -187,8 +187,8 @@ def main() -> None:
         enter(Sandbox(kind=aim["within"]), folders, known.lifeline)
     facts = enter(Sandbox.from_text(os.environ[VARIABLE]), folders, known.lifeline)
     got: dict[str, str] = {}
-    chosen = attacks(aim)
-    if facts["sandbox.processes"] != "own":
+    chosen = {} if aim["end"] else attacks(aim)
+    if chosen and facts["sandbox.processes"] != "own":
         chosen |= attacks_on_others(int(aim["agent"]))
         if facts["sandbox.signals"] == "to itself":
             # Where Landlock keeps them back, this says that it worked and did nothing.
@@ -218,7 +218,7 @@ def main() -> None:
         time.sleep(300)
     if aim["end"] == "abort":
         os.abort()
-    sys.exit(int(aim["end"]))
+    sys.exit(int(aim["end"] or 0))
 
 
 if __name__ == "__main__":

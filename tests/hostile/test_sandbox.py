@@ -36,7 +36,7 @@ _OPEN_FILES = {
 
 
 class Attack:
-    """A child that attacks; what it is aimed at."""
+    """A child that attacks, or with an ``end`` does only that; what it is aimed at."""
 
     def __init__(
         self, folder: Path, kind: str, end: str, within: str, memory_bytes: int = 1 << 30
@@ -97,7 +97,7 @@ class Attack:
 
 @contextmanager
 def attack(
-    folder: Path, kind: str, end: str = "0", within: str = "", memory_bytes: int = 1 << 30
+    folder: Path, kind: str, end: str = "", within: str = "", memory_bytes: int = 1 << 30
 ) -> Iterator[Attack]:
     under_way = Attack(folder, kind, end, within, memory_bytes)
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from nestmap.tasks import limits
+from nestmap.tasks import known_spaces, limits
 from nestmap.tasks.__main__ import Kept, answer
 from nestmap.tasks.known_spaces import KnownSpaces
 from nestmap.tasks.run_search import Searches
@@ -53,9 +53,14 @@ def fresh() -> Kept:
 
 def ask_line(line: bytes, kept: Kept | None = None) -> Reply:
     """Without limits: a test process is larger than a child, so that the address space which a
-    request may have would be less than it holds already. They are tested on real children."""
+    request may have would be less than it holds already, and no space would be kept. They are
+    tested on real children."""
     out = io.BytesIO()
-    with mock.patch.object(limits, "begin"), mock.patch.object(limits, "end"):
+    with (
+        mock.patch.object(limits, "begin"),
+        mock.patch.object(limits, "end"),
+        mock.patch.object(known_spaces, "resident_bytes", lambda: 0),
+    ):
         answer(line, kept or fresh(), out, Nobody())  # pyright: ignore[reportArgumentType]
     replies = [json.loads(text) for text in out.getvalue().splitlines()]
     *before, last = [reply for reply in replies if "begun" not in reply]
