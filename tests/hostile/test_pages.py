@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote_plus
 
+import httpx
 import pytest
 
 from api.dashboard.pages import candidate as page_of_candidate
+from api.dashboard.pages import schedules as page_of_schedules
 from api.settings import Settings
 from api.solver_pool import Answer
 from mapper.measurement import Timed
@@ -80,24 +83,47 @@ def test_a_time_that_utc_does_not_have_is_refused_and_no_fault_of_the_store(
     assert answer.status_code == 422, answer.text
 
 
-def test_a_page_that_takes_long_holds_up_nobody_else(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-):
+def _candidate(service: Service) -> httpx.Response:
     new_run(service.farm, service.device_id)
     propose(service.farm, 4096, exhausted=True)
     measure(service.farm, service.device_id, Timed((1_000_000,), 1e-6, 1.0))
     found = service.user.get("/v1/measurements").json()["items"][0]["candidate"]
+    return service.user.get(f"/candidates/{found}")
+
+
+def _derivation(service: Service) -> httpx.Response:
+    end = {"start": "", "start_loops": "", "refusal": None, "schedule": {"name": "s"}}
+    service.solver.answers["derive"] = Answer([], end)
+    form = "wanted=derive&program=vgg16%2F7&schedule=schedule+%22s%22+%7B%7D"
+    return service.user.post("/schedules", content=form, headers=FORM)
+
+
+@pytest.mark.parametrize(
+    ("module", "slow_part", "ask"),
+    [
+        (page_of_candidate, "highlighted_lines", _candidate),
+        (page_of_schedules, "steps_of", _derivation),
+    ],
+    ids=["candidate", "schedules"],
+)
+def test_a_page_that_takes_long_holds_up_nobody_else(
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    slow_part: str,
+    ask: Callable[[Service], httpx.Response],
+):
     begun, others_were_answered = threading.Event(), threading.Event()
     waited: list[bool] = []
 
-    def slow(source: str) -> tuple[str, ...]:
+    def slow(*of: object) -> tuple[str, ...]:
         begun.set()
         waited.append(others_were_answered.wait(10))
-        return (source,)
+        return ()
 
-    monkeypatch.setattr(page_of_candidate, "highlighted_lines", slow)
+    monkeypatch.setattr(module, slow_part, slow)
     with ThreadPoolExecutor(1) as pool:
-        page = pool.submit(service.user.get, f"/candidates/{found}")
+        page = pool.submit(ask, service)
         assert begun.wait(10)
         assert service.admin.get("/v1/runs").status_code == 200
         others_were_answered.set()
