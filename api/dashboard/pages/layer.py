@@ -134,7 +134,7 @@ async def show_layers(request: Request, services: ServicesOf) -> Response:
     """Named layers, those that were stored, and forms for one's own."""
     catalogue = services.farm.catalogue
     stored = await services.database(catalogue.documents, (LAYER_SCHEMA,), limit=_MOST_STORED)
-    programs = await services.database(catalogue.documents, PROGRAM_SCHEMAS, limit=_MOST_STORED)
+    programs = await services.database(catalogue.hashes, PROGRAM_SCHEMAS, limit=_MOST_STORED)
     return render(
         request,
         "layers.html",
