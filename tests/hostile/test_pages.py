@@ -68,6 +68,23 @@ def test_storing_a_program_by_a_form_counts_as_a_request_for_a_solver(tmp_path: 
     assert answers == [303, 303, 429]
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/layers/vgg16/7", f"/layers/{'0' * 64}", f"/candidates/{'0' * 64}", "/compare",
+     f"/dashboard/runs/run_{'0' * 26}/roofline"],
+)  # fmt: skip
+def test_a_page_that_asks_a_solver_counts_as_a_request_for_one(tmp_path: Path, path: str):
+    service = Service(tmp_path, Settings(solver_requests_per_minute=2))
+    service.solver.answers["describe"] = DESCRIBED
+    try:
+        refused = [service.user.get(path).status_code == 429 for _ in range(3)]
+        assert refused == [False, False, True]
+        # Pages that read the store alone do not.
+        assert service.user.get("/").status_code == service.user.get("/layers").status_code == 200
+    finally:
+        service.close()
+
+
 @pytest.mark.parametrize("name", ["since", "until"])
 @pytest.mark.parametrize(
     "time", ["0001-01-01T00:00:00%2B23:59", "9999-12-31T23:59:59-23:59"], ids=["before", "after"]
