@@ -11,9 +11,11 @@ from urllib.parse import quote_plus
 
 import httpx
 import pytest
+from markupsafe import Markup
 
 from api.dashboard.pages import candidate as page_of_candidate
 from api.dashboard.pages import schedules as page_of_schedules
+from api.dashboard.rendering import environment
 from api.settings import Settings
 from api.solver_pool import Answer
 from mapper.measurement import Timed
@@ -83,6 +85,25 @@ def test_a_page_that_asks_a_solver_counts_as_a_request_for_one(tmp_path: Path, p
         assert service.user.get("/").status_code == service.user.get("/layers").status_code == 200
     finally:
         service.close()
+
+
+@pytest.mark.parametrize(
+    "override", [*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))]
+)
+def test_no_text_turns_the_direction_of_what_stands_behind_it(service: Service, override: str):
+    run = new_run(service.farm, service.device_id, f"fast{override}<b>")
+    named = f"fast⟨U+{ord(override):04X}⟩&lt;b&gt;"
+    form = f"wanted=derive&program={quote_plus(f'a b {override}<b>')}&schedule=s"
+    derived = service.user.post("/schedules", content=form, headers=FORM)
+    for page in (service.user.get("/"), service.user.get(f"/runs/{run.id}"), derived):
+        assert page.status_code == 200
+        assert override not in page.text
+    assert named in service.user.get(f"/runs/{run.id}").text
+    assert environment().from_string("{{ x }}").render(x=Markup(f"<i>{override}</i>")) == (
+        f"<i>⟨U+{ord(override):04X}⟩</i>"
+    )
+    # Letters that are read from the right are as they are.
+    assert environment().from_string("{{ x }}").render(x="שלום") == "שלום"
 
 
 @pytest.mark.parametrize("name", ["since", "until"])
