@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, select
 
 from db.farm.checking import checked_hash, checked_integer, checked_limit, checked_text
 from db.records import CandidateRecord, StoredProgram, Study
@@ -15,8 +15,6 @@ from db.transactions import Transactions
 
 MOST_CANDIDATES = 1_000
 _AT_ONCE = 500
-
-R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class DocumentName(NamedTuple):
@@ -38,17 +36,20 @@ class Catalogue:
         """Stored documents of these schemas (programs and layers), by hash, from behind
         ``after``."""
         row = ProgramRow
-        rows = _listed(select(row.hash, row.schema, row.json_text), schemas, after, limit)
+        rows = select(row.hash, row.schema, row.json_text).where(*_behind(schemas, after))
         with self._transactions.read() as session:
-            return tuple(StoredProgram(*one) for one in session.execute(rows))
+            found = session.execute(rows.order_by(row.hash).limit(checked_limit(limit)))
+            return tuple(StoredProgram(*one) for one in found)
 
     def hashes(
         self, schemas: Iterable[str], *, after: str = "", limit: int = 100
     ) -> tuple[DocumentName, ...]:
         """Hashes and schemas of the same; no text is read, for a program's is up to megabytes."""
-        rows = _listed(select(ProgramRow.hash, ProgramRow.schema), schemas, after, limit)
+        row = ProgramRow
+        rows = select(row.hash, row.schema).where(*_behind(schemas, after))
         with self._transactions.read() as session:
-            return tuple(DocumentName(*one) for one in session.execute(rows))
+            found = session.execute(rows.order_by(row.hash).limit(checked_limit(limit)))
+            return tuple(DocumentName(*one) for one in found)
 
     def studies(self, *, after: int = 0, limit: int = 100) -> tuple[Study, ...]:
         """Studies by their numbers, which is oldest first, from behind ``after``."""
@@ -81,10 +82,7 @@ class Catalogue:
             return {row.id: stored_candidate(row) for row in session.scalars(rows)}
 
 
-def _listed(columns: Select[R], schemas: Iterable[str], after: str, limit: int) -> Select[R]:
+def _behind(schemas: Iterable[str], after: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Documents of these schemas behind a hash."""
     wanted = [checked_text("schema", schema) for schema in schemas]
-    return (
-        columns.where(ProgramRow.schema.in_(wanted), ProgramRow.hash > checked_text("after", after))
-        .order_by(ProgramRow.hash)
-        .limit(checked_limit(limit))
-    )
+    return ProgramRow.schema.in_(wanted), ProgramRow.hash > checked_text("after", after)
