@@ -6,6 +6,7 @@ sent is logged but its method; of its token only the public id.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import sys
@@ -67,10 +68,25 @@ class Metrics:
         )  # fmt: skip
 
 
+class LossyLines:
+    """Lines to a stream; one that cannot be written, for a full disk or a pipe that nobody reads,
+    is lost, and whoever logs it goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def msg(self, message: str) -> None:
+        """Write a line."""
+        with contextlib.suppress(OSError):
+            print(message, file=self._stream, flush=True)
+
+    debug = info = warning = error = critical = msg
+
+
 def service_logger(level: str, stream: TextIO | None = None) -> Any:
     """A logger of JSON lines to ``stream``, standard error unless given."""
     return structlog.wrap_logger(
-        structlog.PrintLogger(stream or sys.stderr),
+        LossyLines(stream or sys.stderr),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

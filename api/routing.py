@@ -71,11 +71,16 @@ def access_of(route: APIRoute) -> Access:
     return Access(stated)
 
 
-class ProgramRoute(GuardedRoute):
+class CostlyRoute(GuardedRoute):
+    """A route that a solver works on."""
+
+    is_costly = True
+
+
+class ProgramRoute(CostlyRoute):
     """A route whose body may hold a program, which a solver works on."""
 
     bounds = PROGRAM_BOUNDS
-    is_costly = True
 
 
 class GuardedRouter:
@@ -95,19 +100,23 @@ class GuardedRouter:
         problems: Sequence[int] = (),
         responses: dict[int | str, dict[str, Any]] | None = None,
         holds_program: bool = False,
+        is_costly: bool = False,
         response_model: Any = None,
         extra: dict[str, Any] | None = None,
         **more: Any,
     ) -> Adding:
         """Add a function as a route; its name is the operation id.
 
-        ``problems`` are statuses of its own beside those that every route has.
+        ``problems`` are statuses of its own beside those that every route has. ``is_costly``: a
+        solver works on it, as on all that ``holds_program``.
         """
         known = {*_ALWAYS, *problems, *(_WITH_TOKEN if access is not Access.PUBLIC else ())}
         described: dict[int | str, dict[str, Any]] = {
             code: PROBLEM_RESPONSES[code] for code in sorted(known)
         }
         security = [] if access is Access.PUBLIC else [{"bearer": []}]
+
+        costly_or_not = CostlyRoute if is_costly else GuardedRoute
 
         def add(endpoint: EndpointT, /) -> EndpointT:
             self.router.add_api_route(
@@ -121,7 +130,7 @@ class GuardedRouter:
                 # What a child leaves out is absent, not null.
                 response_model_exclude_unset=True,
                 responses=described | (responses or {}),
-                route_class_override=ProgramRoute if holds_program else GuardedRoute,
+                route_class_override=ProgramRoute if holds_program else costly_or_not,
                 openapi_extra={ACCESS_KEY: access.value, "security": security, **(extra or {})},
                 **more,
             )

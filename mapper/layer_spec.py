@@ -59,6 +59,9 @@ class Layout(StrEnum):
 CHANNEL_BLOCK = 16
 """Channels of a block of :attr:`Layout.NCHW16C`."""
 
+MAX_NAME = 1_000
+"""Characters of a layer's name in a document."""
+
 
 def block_of(channels: int) -> int:
     """Channels of each block of so many; they must be :func:`in_blocks`."""
@@ -536,8 +539,11 @@ def _document_problems(value: dict[str, Any]) -> Iterator[Problem]:
     for key in _REQUIRED:
         if key not in value and not ("length" in value and key in _SAID_BY_LINE):
             yield Problem(f"/{key}", "missing field")
-    if not isinstance(value.get("name", ""), str):
-        yield Problem("/name", "is not a text", repr(value["name"])[:80])
+    name = value.get("name", "")
+    if not isinstance(name, str):
+        yield Problem("/name", "is not a text", repr(name)[:80])
+    elif len(name) > MAX_NAME:
+        yield Problem("/name", "is too long", f"{len(name)} characters", f"{MAX_NAME} characters")
 
 
 def _vgg(number: int, channels: int, size: int, filters: int) -> LayerSpec:

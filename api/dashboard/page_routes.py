@@ -67,7 +67,7 @@ def refused(request: Request, error: ProblemError) -> Response:
 
 
 class CostlyPageRoute(PageRoute):
-    """A page whose form makes work for solvers: each token may send it so often only."""
+    """A page that makes work for solvers: each token may ask for it so often only."""
 
     is_costly = True
 
@@ -101,11 +101,11 @@ class PageRouter:
 
         return add
 
-    def get(self, path: str, access: Access = Access.USER) -> Adding:
-        """A page."""
-        return self._add("GET", path, access)
+    def get(self, path: str, access: Access = Access.USER, *, is_costly: bool = False) -> Adding:
+        """A page. ``is_costly``: it makes work for solvers, and counts as a request for them."""
+        return self._add("GET", path, access, CostlyPageRoute if is_costly else PageRoute)
 
     def post(self, path: str, access: Access = Access.USER, *, is_costly: bool = False) -> Adding:
         """What a form is sent to; with the cookie it is taken from this origin alone.
-        ``is_costly``: it makes work for solvers, and counts as a request for them."""
+        ``is_costly`` as of :meth:`get`."""
         return self._add("POST", path, access, CostlyPageRoute if is_costly else PageRoute)

@@ -27,6 +27,8 @@ PAGE_POLICY = (
     "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
+#: Embeddings, overrides and isolates of the bidirectional algorithm.
+_OVERRIDES = {code: f"⟨U+{code:04X}⟩" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,14 @@ NAVIGATION = (
 )
 
 
+def without_overrides(value: Any) -> Any:
+    """A value of a template; in a text what turns the direction of those behind it is named, so
+    that no name or source reads as another: ``⟨U+202E⟩``."""
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.translate(_OVERRIDES)
+
+
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """The templates of the package."""
@@ -59,6 +69,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(str(files("api.dashboard").joinpath("templates"))),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=without_overrides,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,

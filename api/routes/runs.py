@@ -163,13 +163,12 @@ async def list_runs(
     device: Annotated[DeviceId | None, Query()] = None,
     label: Annotated[Label | None, Query()] = None,
 ) -> RunPage:
-    """Newest first."""
+    """Newest first. A page ends early where what the runs were asked is long."""
     after = decode_keyset("runs", cursor)
-    found = await services.database(
-        services.farm.runs.page,
-        limit=limit + 1, after=after, state=state, board_id=device, label=label,
+    items, more = await services.database(
+        services.farm.runs.page_and_more,
+        limit=limit, after=after, state=state, board_id=device, label=label,
     )  # fmt: skip
-    items, more = found[:limit], len(found) > limit
     return RunPage(
         items=[RunDocument.of(run) for run in items],
         next=encode_keyset("runs", items[-1].created_at, items[-1].id) if more else None,

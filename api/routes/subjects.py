@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Body, Header, Path
 from starlette.responses import JSONResponse, Response
@@ -33,6 +35,7 @@ from api.schemas.subjects import (
 )
 from api.services import PrincipalOf, Services, ServicesOf
 from db.canonical import canonical_json, content_hash
+from db.farm.catalogue import DocumentName
 from db.farm.owners import Owner
 from db.farm.run_records import ArtifactContent
 from db.records import StoredProgram
@@ -41,6 +44,7 @@ from mapper.layer_spec import LAYER_SCHEMA, LayerSpec
 
 routes = GuardedRouter("subjects")
 
+D = TypeVar("D", StoredProgram, DocumentName)
 HashPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 IfNoneMatch = Annotated[str | None, Header(max_length=1_000)]
 #: Schemas of what is not a layer.
@@ -74,7 +78,8 @@ async def list_layers(
     services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: LayerCursor = None
 ) -> LayerPage:
     """By id. Named ones are in /v1/layer-sets."""
-    found, following = await _page(services, "layers", (LAYER_SCHEMA,), limit, cursor)
+    documents = partial(services.farm.catalogue.documents, (LAYER_SCHEMA,))
+    found, following = await _page(services, "layers", documents, limit, cursor)
     return LayerPage(items=[_layer(item) for item in found], next=following)
 
 
@@ -120,7 +125,8 @@ async def list_programs(
     services: ServicesOf, limit: Limit = DEFAULT_PAGE, cursor: ProgramCursor = None
 ) -> ProgramPage:
     """By id; those that runs have made of layers are among them."""
-    found, following = await _page(services, "programs", PROGRAM_SCHEMAS, limit, cursor)
+    hashes = partial(services.farm.catalogue.hashes, PROGRAM_SCHEMAS)
+    found, following = await _page(services, "programs", hashes, limit, cursor)
     items = [ProgramSummary(id=item.hash, schema_=item.schema) for item in found]
     return ProgramPage(items=items, next=following)
 
@@ -236,15 +242,17 @@ async def _document(
 
 
 async def _page(
-    services: Services, kind: str, schemas: tuple[str, ...], limit: int, cursor: str | None
-) -> tuple[list[StoredProgram], str | None]:
+    services: Services,
+    kind: str,
+    read: Callable[..., tuple[D, ...]],
+    limit: int,
+    cursor: str | None,
+) -> tuple[tuple[D, ...], str | None]:
     key = decode_cursor(kind, cursor, str)
     after = "" if key is None else str(key[0])
-    found = await services.database(
-        services.farm.catalogue.documents, schemas, after=after, limit=limit + 1
-    )
+    found = await services.database(read, after=after, limit=limit + 1)
     more = len(found) > limit
-    items = list(found[:limit])
+    items = found[:limit]
     return items, encode_cursor(kind, (items[-1].hash,)) if more else None
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from api.schemas.types import NO_NUL
 from mapper.device_profile import DeviceProfile
 from mapper.layer_sets import LayerSet
-from mapper.layer_spec import MAX_SIZE, Activation, DType, LayerSpec, Layout
+from mapper.layer_spec import MAX_NAME, MAX_SIZE, Activation, DType, LayerSpec, Layout
 
 _SIZE = {"type": "integer", "minimum": 1, "maximum": MAX_SIZE}
 _KERNEL = {**_SIZE, "default": 3}
@@ -39,7 +39,7 @@ LayerValue = Annotated[
             "type": "object",
             "properties": {
                 "schema": {"enum": ["nestmap/layer/2", "nestmap/layer/1"]},
-                "name": {"type": "string", "pattern": NO_NUL},
+                "name": {"type": "string", "pattern": NO_NUL, "maxLength": MAX_NAME},
                 **dict.fromkeys(("channels", "height", "width", "filters"), _SIZE),
                 **dict.fromkeys(("kernel_height", "kernel_width"), _KERNEL),
                 **dict.fromkeys(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 
 from db.farm.checking import checked_hash, checked_integer, checked_limit, checked_text
 from db.records import CandidateRecord, StoredProgram, Study
@@ -14,6 +15,13 @@ from db.transactions import Transactions
 
 MOST_CANDIDATES = 1_000
 _AT_ONCE = 500
+
+
+class DocumentName(NamedTuple):
+    """A stored document without its text."""
+
+    hash: str
+    schema: str
 
 
 class Catalogue:
@@ -27,16 +35,21 @@ class Catalogue:
     ) -> tuple[StoredProgram, ...]:
         """Stored documents of these schemas (programs and layers), by hash, from behind
         ``after``."""
-        wanted = [checked_text("schema", schema) for schema in schemas]
-        rows = (
-            select(ProgramRow)
-            .where(ProgramRow.schema.in_(wanted), ProgramRow.hash > checked_text("after", after))
-            .order_by(ProgramRow.hash)
-            .limit(checked_limit(limit))
-        )
+        row = ProgramRow
+        rows = select(row.hash, row.schema, row.json_text).where(*_behind(schemas, after))
         with self._transactions.read() as session:
-            found = session.scalars(rows)
-            return tuple(StoredProgram(row.hash, row.schema, row.json_text) for row in found)
+            found = session.execute(rows.order_by(row.hash).limit(checked_limit(limit)))
+            return tuple(StoredProgram(*one) for one in found)
+
+    def hashes(
+        self, schemas: Iterable[str], *, after: str = "", limit: int = 100
+    ) -> tuple[DocumentName, ...]:
+        """Hashes and schemas of the same; no text is read, for a program's is up to megabytes."""
+        row = ProgramRow
+        rows = select(row.hash, row.schema).where(*_behind(schemas, after))
+        with self._transactions.read() as session:
+            found = session.execute(rows.order_by(row.hash).limit(checked_limit(limit)))
+            return tuple(DocumentName(*one) for one in found)
 
     def studies(self, *, after: int = 0, limit: int = 100) -> tuple[Study, ...]:
         """Studies by their numbers, which is oldest first, from behind ``after``."""
@@ -67,3 +80,9 @@ class Catalogue:
         rows = select(CandidateRow).where(CandidateRow.id.in_(wanted))
         with self._transactions.read() as session:
             return {row.id: stored_candidate(row) for row in session.scalars(rows)}
+
+
+def _behind(schemas: Iterable[str], after: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Documents of these schemas behind a hash."""
+    wanted = [checked_text("schema", schema) for schema in schemas]
+    return ProgramRow.schema.in_(wanted), ProgramRow.hash > checked_text("after", after)

@@ -37,6 +37,7 @@ from db.farm.leases import (
     clear_the_way,
     expire,
     held_job,
+    lock_serving,
     outlook_of,
     shared_with,
     take,
@@ -263,9 +264,8 @@ class Jobs:
     ) -> Claim | None:
         """Lease the first job of these kinds (``propose``, ``solve``), or the one named.
 
-        Whoever has none under way is first; with ``one_each`` nobody gets a second one, but that
-        two claims at the same moment do not see each other on PostgreSQL. None if there is none, or
-        the one named is not to be had (any more).
+        Whoever has none under way is first; with ``one_each`` nobody gets a second one. None if
+        there is none, or the one named is not to be had (any more).
         """
         if not kinds or not _WORK.issuperset(kinds):
             allowed = ", ".join(sorted(_WORK))
@@ -281,6 +281,7 @@ class Jobs:
         if job_id is not None:
             which &= JobRow.id == job_id
         with self._transactions.write(durable=False) as session:
+            lock_serving(session, alone=one_each)
             now = self._now()
             clear_the_way(session, which, now, _CLEARED)
             if job_id is None:

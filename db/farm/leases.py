@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Connection, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningUpdate
@@ -73,6 +73,20 @@ _LOCK_HELD = (
     .where(JobRow.id == bindparam("job"))
     .with_for_update(key_share=True, of=JobRow)
 ).execution_options(populate_existing=True)
+
+# Any constant does: it names the right to look who is served among PostgreSQL's advisory locks.
+_SERVING_LOCK = 0x7365727665
+_SERVE_ALONE = select(func.pg_advisory_xact_lock(_SERVING_LOCK))
+_SERVE = select(func.pg_advisory_xact_lock_shared(_SERVING_LOCK))
+
+
+def lock_serving(session: Session, *, alone: bool) -> None:
+    """Claim work beside others, or ``alone``: then those who are served, and only they, are seen.
+
+    The first thing that a claim locks. SQLite has one writer.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(_SERVE_ALONE if alone else _SERVE)
 
 
 def lock_board(session: Session, board_id: str) -> BoardRow:

@@ -6,13 +6,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate
 from typing import Any, TypeVar
 
 from sqlalchemy import Select, Text, cast, func, select
 
 from db.farm.checking import checked_integer, checked_limit, checked_number
 from db.farm.errors import absent
+from db.farm.paging import within
 from db.farm.selection import Selection, conditions_of, studies_of
 from db.farm.tables import RunRow, RunStudyRow
 from db.records import StoredMeasurement
@@ -132,10 +132,7 @@ class Measurements:
         sizes = sizes.order_by(order).limit(checked_limit(limit) + 1)
         with self._transactions.read() as session:
             found = session.execute(sizes).all()
-            sums = accumulate(n_bytes for _, n_bytes in found[:limit])
-            page_of = zip(found[:limit], sums, strict=True)
-            ids = [number for (number, _), total in page_of if total <= most_bytes]
-            ids = ids or [number for number, _ in found[:1]]
+            ids = within(((number, n_bytes) for number, n_bytes in found[:limit]), most_bytes)
             rows = _rows().where(row.id.in_(ids)).order_by(order)
             page = tuple(_studied(*one) for one in session.execute(rows)) if ids else ()
         return page, len(found) > len(page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Text, cast, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db.canonical import canonical_json
@@ -33,7 +33,7 @@ from db.farm.lifecycle import (
     settle,
 )
 from db.farm.owners import ROW_BYTES, Owner, add_bytes_within
-from db.farm.paging import before
+from db.farm.paging import before, within
 from db.farm.records import IdempotencyKey, Keyset
 from db.farm.rows import run_of
 from db.farm.run_records import (
@@ -55,6 +55,8 @@ from mapper.measurement import OUTCOME_KINDS, Outcome, in_brief
 
 _OPEN = (RunState.QUEUED, RunState.RUNNING, RunState.PAUSED)
 MOST_SECONDS = 366 * 86_400.0
+#: Bytes of what was asked for that one page of runs reads.
+MOST_OF_A_PAGE = 4 * 2**20
 #: Measurements whose trials are in memory at once.
 _AT_ONCE = 1_000
 MOST_LOW_WATER = 1_000
@@ -134,22 +136,46 @@ class Runs:
         board_id: str | None = None,
         label: str | None = None,
     ) -> tuple[Run, ...]:
-        """Runs, newest first, from behind ``after`` (the last one of the page before)."""
-        rows = select(RunRow).order_by(RunRow.created_at.desc(), RunRow.id.desc())
+        """The first of :meth:`page_and_more`."""
+        return self.page_and_more(
+            limit=limit, after=after, state=state, board_id=board_id, label=label
+        )[0]
+
+    def page_and_more(
+        self,
+        *,
+        limit: int = 50,
+        after: Keyset | None = None,
+        state: RunState | None = None,
+        board_id: str | None = None,
+        label: str | None = None,
+        most_bytes: int = MOST_OF_A_PAGE,
+    ) -> tuple[tuple[Run, ...], bool]:
+        """Runs, newest first, from behind ``after`` (the last one of the page before), and whether
+        there are more.
+
+        They are one at least, ``limit`` at most, and fewer where what they were asked has more
+        than ``most_bytes``: a run may be of a program that is as large as programs may be.
+        """
+        order = (RunRow.created_at.desc(), RunRow.id.desc())
+        sizes = select(RunRow.id, func.length(cast(RunRow.request, Text))).order_by(*order)
         if after is not None:
-            rows = rows.where(before(RunRow.created_at, RunRow.id, after))
+            sizes = sizes.where(before(RunRow.created_at, RunRow.id, after))
         if state is not None:
-            rows = rows.where(RunRow.state == state)
+            sizes = sizes.where(RunRow.state == state)
         if board_id is not None:
             named = checked_text("board_id", board_id)
             of_several = select(RunBoardRow.run_id).where(RunBoardRow.board_id == named)
-            rows = rows.where((RunRow.board_id == named) | RunRow.id.in_(of_several))
+            sizes = sizes.where((RunRow.board_id == named) | RunRow.id.in_(of_several))
         if label is not None:
-            rows = rows.where(RunRow.label == checked_text("label", label))
+            sizes = sizes.where(RunRow.label == checked_text("label", label))
         with self._transactions.read() as session:
             now = self._now()
-            found = session.scalars(rows.limit(checked_limit(limit)))
-            return tuple(run_of(row, now) for row in found)
+            found = session.execute(sizes.limit(checked_limit(limit) + 1)).all()
+            ids = within(((run_id, n_bytes) for run_id, n_bytes in found[:limit]), most_bytes)
+            rows = select(RunRow).where(RunRow.id.in_(ids)).order_by(*order)
+            page = tuple(run_of(row, now) for row in session.scalars(rows))
+        return page, len(found) > len(page)
 
     def pause(self, run_id: str) -> Run:
         """Give out no more jobs of the run; what is under way goes on. A repeat is allowed."""

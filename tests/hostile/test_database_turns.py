@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ class Asked:
         self.database = database
         self.done: list[str] = []
         self.gate = threading.Event()
+        self.wait: Callable[[], object] = lambda: self.gate.wait(10)
         self.tasks: list[asyncio.Task[None]] = []
 
     def ask(self, who: str, count: int = 1, *, first: bool = False) -> None:
@@ -32,7 +34,7 @@ class Asked:
         await self.database(self._work, asker.who)
 
     def _work(self, who: str) -> None:
-        self.gate.wait(10)
+        self.wait()
         self.done.append(who)
 
     async def end(self) -> None:
@@ -43,17 +45,54 @@ class Asked:
 def test_a_thousand_calls_of_one_are_no_queue_for_others() -> None:
     async def main() -> None:
         database = Database(8)
+        hostile = Asked(database)
+        hostile.ask("hostile", 1000)
+        await asyncio.sleep(0.05)
+        others = Asked(database)
+        others.gate.set()
+        others.ask("honest", 3)
+        others.ask("board", 3, first=True)
+        await asyncio.wait_for(asyncio.gather(*others.tasks), 5)
+        assert sorted(others.done) == ["board"] * 3 + ["honest"] * 3
+        assert not hostile.done
+        await hostile.end()
+        assert len(hostile.done) == 1000
+        database.close()
+
+    asyncio.run(main())
+
+
+def test_where_every_thread_is_taken_whoever_comes_is_next_after_one_of_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[str] = []
+    begin = Database._begin
+
+    def noted(self: Database, asker: Asker) -> None:
+        begun.append(asker.who)
+        begin(self, asker)
+
+    monkeypatch.setattr(Database, "_begin", noted)
+    one_more = threading.Semaphore(0)
+
+    async def main() -> None:
+        database = Database(4)
         asked = Asked(database)
-        asked.ask("hostile", 1000)
+        asked.wait = lambda: one_more.acquire(timeout=10)
+        for who in ("a", "b", "c"):
+            asked.ask(who, 20)
         await asyncio.sleep(0.05)
-        asked.ask("honest", 3)
-        asked.ask("board", 3, first=True)
+        asked.ask("honest")
         await asyncio.sleep(0.05)
+        assert begun == ["a", "b", "c"]
+        # One thread at a time is free, whichever it is.
+        for number in range(1, 5):
+            one_more.release()
+            while len(begun) < 3 + number:
+                await asyncio.sleep(0.001)
+        assert "honest" in begun[3:]
+        one_more.release(60)
         await asked.end()
-        # How soon a thread runs that has its turn is up to the system: a busy one takes longer.
-        early = asked.done[:200]
-        assert early.count("honest") == early.count("board") == 3
-        assert len(asked.done) == 1006
         database.close()
 
     asyncio.run(main())

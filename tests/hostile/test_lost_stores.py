@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Never
@@ -15,6 +16,7 @@ import httpx
 import pytest
 from sqlalchemy import create_engine
 
+from api.observing import service_logger
 from api.settings import Settings
 from db.farm import farm as farm_module
 from db.farm.farm import Farm
@@ -121,3 +123,14 @@ def test_no_new_store_begins_in_a_database_that_was_made_anew(
                 serve(options, Settings(), lambda *_, **__: None)
         other = node.url.rpartition("/")[0] + "/other"
         assert not serving_module._beside(other, ".admin-token").exists()
+
+
+def test_a_log_on_a_full_disk_fails_nothing_that_is_logged() -> None:
+    """Refusals for a full disk became faults of ours where the log was on the same disk."""
+    full = open("/dev/full", "w")  # noqa: SIM115 - to close it fails
+    logger = service_logger("info", full)
+    for _ in range(3):
+        logger.error("store", error="database or disk is full" * 1_000)
+        logger.warning("sweeper")
+    with suppress(OSError):
+        full.close()

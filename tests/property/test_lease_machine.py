@@ -24,6 +24,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from sqlalchemy import select
 
 from db.farm.deadlines import DEFAULT_TIMEOUT_S, FETCH_S
 from db.farm.errors import ConflictError, StaleLease
@@ -32,6 +33,7 @@ from db.farm.job_records import Claim, Lease, NewJob
 from db.farm.records import Board
 from db.farm.run_records import Run
 from db.farm.states import JobKind, JobState, RunState
+from db.farm.tables import JobRow
 from tests.effort import cases
 from tests.unit.db.farm_values import (
     FACTS,
@@ -79,6 +81,7 @@ class ModelJob:
     id: str
     run: int | None
     board: int | None
+    owner: str = ""
     state: JobState = JobState.QUEUED
     attempt: int = 0
     until: float = 0.0
@@ -195,8 +198,8 @@ class LeaseMachine(RuleBasedStateMachine):
             job.state is JobState.LEASED for job in self.jobs.values() if job.board == board
         )
 
-    def claimable(self, jobs: list[ModelJob], board: int | None) -> ModelJob | None:
-        """What a claim finds, after it has cleared the way."""
+    def claimable(self, jobs: list[ModelJob], board: int | None) -> list[ModelJob]:
+        """What a claim may take, after it has cleared the way; oldest first."""
         for job in jobs:
             if job.state is JobState.LEASED and job.until < self.now:
                 self.lapse(job)
@@ -214,9 +217,19 @@ class LeaseMachine(RuleBasedStateMachine):
                     self.model_runs[job.run].lost += 1
                     self.settle(job.run)
         if self.busy(board):
-            return None
+            return []
         left = [job for job in waiting if job.state is JobState.QUEUED]
-        return min(left, key=lambda job: job.id, default=None)
+        return sorted(left, key=lambda job: job.id)
+
+    def first_in_turn(self, jobs: list[ModelJob]) -> ModelJob | None:
+        """Of jobs for solver workers the next one: of who has none under way, by turn. What ends
+        puts others back, as the tests of turns say; a claim moves none."""
+        busy = {job.owner for job in self.of(None) if job.state is JobState.LEASED}
+        ids = [job.id for job in jobs]
+        with self.farm.jobs._transactions.read() as session:
+            asked = select(JobRow.id, JobRow.rank).where(JobRow.id.in_(ids))
+            ranks = {job_id: rank for job_id, rank in session.execute(asked)}
+        return min(jobs, key=lambda job: (job.owner in busy, ranks[job.id], job.id), default=None)
 
     def note_claim(self, expected: ModelJob | None, claimed: Claim | None) -> None:
         assert (claimed and claimed.job.id) == (expected and expected.id)
@@ -240,11 +253,11 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, BOARDS - 1))
     def claim_for_board(self, number: int) -> None:
         own = [job for job in self.jobs.values() if job.board == number]
-        expected = self.claimable(own, number)
+        expected = next(iter(self.claimable(own, number)), None)
         if expected is None and self.shared:
             # The first board's run may be measured by both, and what one took stays its own.
             others = [job for job in self.of(0) if job.board != number]
-            expected = self.claimable(others, number)
+            expected = next(iter(self.claimable(others, number)), None)
             if expected is not None:
                 expected.board = number
         asked = [board.id for board in self.boards]
@@ -253,25 +266,24 @@ class LeaseMachine(RuleBasedStateMachine):
         claimed = self.farm.jobs.claim_for_board(self.boards[number].id, lease_s=LEASE_S)
         self.note_claim(expected, claimed)
 
-    @rule()
-    def claim_solve_work(self) -> None:
-        expected = self.claimable(self.of(None), None)
-        claimed = self.farm.jobs.claim_work([JobKind.SOLVE], "solver", lease_s=LEASE_S)
-        if expected is not None and claimed is not None:
-            # Several are held at once, and what each has taken puts back those that wait: which
-            # is next is for the tests of turns. It is one that may be claimed.
-            expected = self.jobs[claimed.job.id]
-            assert expected.run is None
-            assert expected.state is JobState.QUEUED
-            assert expected.not_before <= self.now
+    @rule(one_each=st.booleans())
+    def claim_solve_work(self, one_each: bool) -> None:
+        waiting = self.claimable(self.of(None), None)
+        claimed = self.farm.jobs.claim_work(
+            [JobKind.SOLVE], "solver", lease_s=LEASE_S, one_each=one_each
+        )
+        expected = self.first_in_turn(waiting)
+        if one_each and expected is not None:
+            held = [job for job in self.of(None) if job.state is JobState.LEASED]
+            expected = None if expected.owner in {job.owner for job in held} else expected
         self.note_claim(expected, claimed)
 
-    @rule(delay_s=st.sampled_from([0.0, 5.0]))
-    def enqueue(self, delay_s: float) -> None:
+    @rule(delay_s=st.sampled_from([0.0, 5.0]), owner=st.sampled_from(["me", "you"]))
+    def enqueue(self, delay_s: float, owner: str) -> None:
         self.clock.advance(0.001)  # so that names sort as jobs were made
         not_before = self.clock() + timedelta(seconds=delay_s)
-        job = self.farm.jobs.enqueue(NewJob({}, "me", not_before=not_before)).value
-        self.jobs[job.id] = ModelJob(job.id, None, None, not_before=not_before.timestamp())
+        job = self.farm.jobs.enqueue(NewJob({}, owner, not_before=not_before)).value
+        self.jobs[job.id] = ModelJob(job.id, None, None, owner, not_before=not_before.timestamp())
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -80,9 +81,14 @@ class ArtifactCache:
         return False
 
     def _room(self) -> int:
-        """Most bytes that the next artifact may have, so that results still fit on the disk."""
+        """Most bytes that the next artifact may have, so that results still fit on the disk;
+        OSError where there is no room for any."""
         disk = os.statvfs(self._folder)
-        return max(0, min(MAX_ARTIFACT_BYTES, disk.f_frsize * disk.f_bavail - _SPARED_BYTES))
+        room = disk.f_frsize * disk.f_bavail - _SPARED_BYTES
+        if room <= 0:
+            kept = f"fewer than {_SPARED_BYTES >> 20} MiB are free, which are kept for results"
+            raise OSError(errno.ENOSPC, kept, str(self._folder))
+        return min(MAX_ARTIFACT_BYTES, room)
 
     def _make_room(self, in_use: Collection[str]) -> None:
         """Remove what was used least recently until the rest fits."""

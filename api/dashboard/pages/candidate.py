@@ -38,7 +38,7 @@ CandidatePath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 _MOST_BOARDS = 100
 
 
-@routes.get("/candidates/{candidate_id}")
+@routes.get("/candidates/{candidate_id}", is_costly=True)
 async def show_candidate(
     request: Request,
     candidate_id: CandidatePath,

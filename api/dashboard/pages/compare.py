@@ -26,7 +26,7 @@ _MOST_OFFERED = 50
 _ID = re.compile("[0-9a-f]{64}")
 
 
-@routes.get("/compare")
+@routes.get("/compare", is_costly=True)
 async def compare(
     request: Request,
     services: ServicesOf,

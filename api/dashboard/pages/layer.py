@@ -134,7 +134,7 @@ async def show_layers(request: Request, services: ServicesOf) -> Response:
     """Named layers, those that were stored, and forms for one's own."""
     catalogue = services.farm.catalogue
     stored = await services.database(catalogue.documents, (LAYER_SCHEMA,), limit=_MOST_STORED)
-    programs = await services.database(catalogue.documents, PROGRAM_SCHEMAS, limit=_MOST_STORED)
+    programs = await services.database(catalogue.hashes, PROGRAM_SCHEMAS, limit=_MOST_STORED)
     return render(
         request,
         "layers.html",
@@ -189,7 +189,7 @@ def _layer_value(form: dict[str, str]) -> dict[str, Any]:
     return value
 
 
-@routes.get("/layers/{set_name}/{number}")
+@routes.get("/layers/{set_name}/{number}", is_costly=True)
 async def show_named_layer(
     request: Request, set_name: SetPath, number: SetPath, query: Asking, services: ServicesOf
 ) -> Response:
@@ -201,7 +201,7 @@ async def show_named_layer(
     return await _page(request, services, shown, query)
 
 
-@routes.get("/layers/{subject_id}")
+@routes.get("/layers/{subject_id}", is_costly=True)
 async def show_stored_subject(
     request: Request, subject_id: HashPath, query: Asking, services: ServicesOf
 ) -> Response:

@@ -267,7 +267,7 @@ async def get_matching(
 
 @data.get(
     "/dashboard/runs/{run_id}/roofline", Access.USER, summary="Rates below a device's roofs",
-    problems=(404,), include_in_schema=False,
+    problems=(404,), is_costly=True, include_in_schema=False,
 )  # fmt: skip
 async def get_roofline(run_id: RunPath, services: ServicesOf) -> Response:
     """Kernels of the front and the baselines with roofs from the cost model, which a solver

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -10,7 +11,7 @@ from starlette.responses import Response
 
 from api.dashboard.forms import form_fields
 from api.dashboard.page_routes import PageRouter
-from api.dashboard.rendering import render
+from api.dashboard.rendering import render, render_apart
 from api.dashboard.subjects import ask
 from api.dashboard.views.derivations import steps_of
 from api.problems import ProblemError, invalid_input
@@ -21,6 +22,9 @@ from mapper.profiles import profile_names
 
 routes = PageRouter()
 Q = TypeVar("Q", bound=OfSubject)
+#: What came of a question, as the template wants it: made where the page is made, for hundreds of
+#: steps of a large program take a second.
+Found = Callable[[], dict[str, Any]]
 #: Seconds for a derivation, and for all sketches.
 _DERIVE_S = 20.0
 _SKETCHES_S = 30.0
@@ -37,7 +41,8 @@ _SCHEDULE = """schedule "tiles" {
 @routes.get("/schedules")
 async def show_form(request: Request) -> Response:
     """A program and a schedule to be changed."""
-    return _page(request, {"program": _PROGRAM, "schedule": _SCHEDULE, "device": "pocl"})
+    entered = {"program": _PROGRAM, "schedule": _SCHEDULE, "device": "pocl"}
+    return render(request, "schedules.html", **_context(entered))
 
 
 @routes.post("/schedules", is_costly=True)
@@ -49,34 +54,41 @@ async def show_derivation(request: Request, services: ServicesOf) -> Response:
         "schedule": form.get("schedule", "").replace("\r\n", "\n"),
         "device": form.get("device", "pocl"),
     }
+    wanted = _sketches if form.get("wanted") == "sketches" else _derived
     try:
-        if form.get("wanted") == "sketches":
-            return _page(request, entered, **await _sketches(services, entered))
-        return _page(request, entered, **await _derived(services, entered))
+        found = await wanted(services, entered)
     except ProblemError as error:
-        return _page(request, entered, problem=error)
+        found = _refused(error)
+    return await render_apart(
+        services, request, "schedules.html", lambda: _context(entered, **found())
+    )
 
 
-async def _derived(services: Services, entered: dict[str, str]) -> dict[str, Any]:
+async def _derived(services: Services, entered: dict[str, str]) -> Found:
     query = _read(DeriveQuery, entered, schedule=entered["schedule"], partial=True)
     asked = await ask(services, "derive", query, _DERIVE_S)
     if asked.answer is None:
-        return {"problem": asked.problem}
-    end = asked.answer.end
-    return {
-        "steps": steps_of(end["start"], end["start_loops"], asked.answer.items),
+        return _refused(asked.problem)
+    items, end = asked.answer.items, asked.answer.end
+    return lambda: {
+        "steps": steps_of(end["start"], end["start_loops"], items),
         "refusal": end["refusal"],
         "name": end["schedule"]["name"],
         "derived": True,
     }
 
 
-async def _sketches(services: Services, entered: dict[str, str]) -> dict[str, Any]:
+async def _sketches(services: Services, entered: dict[str, str]) -> Found:
     query = _read(SketchesQuery, entered, device=entered["device"])
     asked = await ask(services, "sketches", query, _SKETCHES_S)
     if asked.answer is None:
-        return {"problem": asked.problem}
-    return {"sketches": asked.answer.items, "listed": True}
+        return _refused(asked.problem)
+    items = asked.answer.items
+    return lambda: {"sketches": items, "listed": True}
+
+
+def _refused(problem: ProblemError | None) -> Found:
+    return lambda: {"problem": problem}
 
 
 def _read(kind: type[Q], entered: dict[str, str], **fields: Any) -> Q:
@@ -89,11 +101,9 @@ def _read(kind: type[Q], entered: dict[str, str], **fields: Any) -> Q:
         raise invalid_input(error.errors()) from None
 
 
-def _page(request: Request, entered: dict[str, str], **context: Any) -> Response:
-    shown: dict[str, Any] = {
+def _context(entered: dict[str, str], **found: Any) -> dict[str, Any]:
+    return {
+        "entered": entered, "profiles": profile_names(),
         "problem": None, "steps": (), "refusal": None, "sketches": (), "name": "",
-        "derived": False, "listed": False,
+        "derived": False, "listed": False, **found,
     }  # fmt: skip
-    return render(
-        request, "schedules.html", entered=entered, profiles=profile_names(), **shown | context
-    )

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -121,6 +122,17 @@ def test_least_recently_used_artifacts_make_room(tmp_path: Path) -> None:
     cache.take(names["d"], fetch, in_use=[names["c"]])
     here = {name for name, digest in names.items() if cache.path_of(digest).exists()}
     assert here == {"c", "d"}
+
+
+def test_a_disk_without_room_is_named_and_nothing_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, fetched, fetch = serving(a=b"data")
+    small = SimpleNamespace(f_frsize=4096, f_bavail=4096)
+    monkeypatch.setattr("worker.agent.artifact_cache.os.statvfs", lambda _: small)
+    with pytest.raises(OSError, match="fewer than 64 MiB are free"):
+        ArtifactCache(tmp_path, 1000).take(names["a"], fetch)
+    assert not fetched and not list(tmp_path.iterdir())
 
 
 def test_waits_grow_stay_bounded_and_add_what_the_server_asks() -> None:

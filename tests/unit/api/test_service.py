@@ -81,7 +81,7 @@ def test_a_fault_of_ours_is_a_problem_and_its_cause_is_only_in_the_log(service, 
     def broken(*arguments, **named):
         raise RuntimeError("the secret plan")
 
-    monkeypatch.setattr(service.farm.runs, "page", broken)
+    monkeypatch.setattr(service.farm.runs, "page_and_more", broken)
     answer = service.user.get("/v1/runs")
     assert (answer.status_code, answer.json()["type"]) == (500, "/problems/internal")
     assert "secret plan" not in answer.text

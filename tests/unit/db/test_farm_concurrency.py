@@ -12,6 +12,7 @@ import pytest
 from db.farm.errors import CodeGone, StaleLease
 from db.farm.farm import Farm
 from db.farm.job_records import NewJob
+from db.farm.leases import take
 from db.farm.records import IdempotencyKey
 from db.farm.run_records import NewRun
 from db.farm.states import JobKind, JobState, RunState
@@ -54,6 +55,36 @@ def at_once(act: Callable[[int], Any], count: int = THREADS) -> list[Any]:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     return found
+
+
+@pytest.mark.parametrize("first_has_one_each", [True, False])
+def test_a_claim_of_one_each_sees_the_claim_before_it(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch, first_has_one_each: bool
+):
+    for _ in range(3):
+        farm.jobs.enqueue(NewJob({}, "greedy"))
+    has_taken, looked = threading.Event(), threading.Event()
+
+    def take_slowly(*of: Any) -> Any:
+        found = take(*of)
+        if not has_taken.is_set():
+            has_taken.set()
+            looked.wait(0.5)
+        return found
+
+    monkeypatch.setattr("db.farm.jobs.take", take_slowly)
+
+    def act(number: int) -> Any:
+        if number:
+            has_taken.wait(30)
+        one_each = first_has_one_each or number > 0
+        found = farm.jobs.claim_work([JobKind.SOLVE], "s", lease_s=30, one_each=one_each)
+        looked.set()
+        return found
+
+    first, second = at_once(act, 2)
+    assert first.job.principal == "greedy"
+    assert second is None
 
 
 @pytest.mark.parametrize("told", [False, True])
