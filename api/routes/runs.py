@@ -111,22 +111,24 @@ async def _checked_subject(services: Services, body: RunRequest) -> tuple[dict[s
     request = await services.solving.request_of("describe", about)
     subject: dict[str, Any] = request["subject"]
     layer = _layer_of(subject)
-    if layer is None:
-        if body.variants:
-            problem = Problem("/variants", "only a layer has variants", str(body.variants)[:80])
-            raise ProblemError("invalid-input", problem.message, [problem])
-        answer = await services.solving.ask(request, services.solving.limits(_DESCRIBE_S))
-        if not answer.end["has_kernels"]:
-            problem = Problem("/subject", "has mappings but no kernels, so nothing can be measured")
-            raise ProblemError("invalid-input", problem.message, [problem])
-        return subject, str(answer.end["label"])[:200] or "program"
-    if body.where and len(body.variants or ()) != 1:
+    if body.where and len(body.variants or ()) != 1 and (layer is not None or body.variants):
         problem = Problem(
             "/where", "speaks of the names of one variant", str(body.variants)[:80],
             "one name in variants",
         )  # fmt: skip
         raise ProblemError("invalid-input", problem.message, [problem])
+    if layer is None:
+        if body.variants:
+            await _require_sketches(services, request, body)
+        answer = await services.solving.ask(request, services.solving.limits(_DESCRIBE_S))
+        if not answer.end["has_kernels"]:
+            problem = Problem("/subject", "has mappings but no kernels, so nothing can be measured")
+            raise ProblemError("invalid-input", problem.message, [problem])
+        return subject, str(answer.end["label"])[:200] or "program"
     for place, name in enumerate(body.variants or ()):
+        if name not in VARIANTS:
+            found = Problem(f"/variants/{place}", "no such variant", name, ", ".join(VARIANTS))
+            raise ProblemError("invalid-input", found.message, [found])
         refusal = VARIANTS[name].applies(layer)
         if refusal is not None:
             found = Problem(f"/variants/{place}", "does not do this layer", str(refusal))
@@ -136,6 +138,20 @@ async def _checked_subject(services: Services, body: RunRequest) -> tuple[dict[s
         asked = {**request, "variant": name}
         await services.solving.ask(asked, services.solving.limits(_DESCRIBE_S))
     return subject, layer.name[:200] or "layer"
+
+
+async def _require_sketches(services: Services, request: dict[str, Any], body: RunRequest) -> None:
+    """Raises ProblemError, SolverProblem for names that are no sketches of a program on the device.
+    Of a device that has not called yet nothing is known: its first proposal tells."""
+    try:
+        board = await services.database(services.farm.boards.board, body.device)
+    except AbsentError:
+        return  # which is told of where the run is made
+    if board.limits is None:
+        return
+    for name in body.variants or ():
+        asked = {**request, "device": board.limits, "variant": name}
+        await services.solving.ask(asked, services.solving.limits(_DESCRIBE_S))
 
 
 def _layer_of(subject: dict[str, Any]) -> LayerSpec | None:

@@ -74,9 +74,8 @@ class RunRequest(StatedFields):
         | None
     ) = Field(
         default=None,
-        description="Of a layer, each a study of its own; if absent direct, partial and what "
-        "suits the device: the variant of a shipped record, blocked and blocked-in-place for "
-        "processors",
+        description="A layer's variants or a program's sketches, each a study of its own; if "
+        "absent those of a layer that suit the device, and all sketches of a program",
     )
     mode: Literal["strict", "paper"] = "strict"
     strategy: Literal["auto", "guided", "analytic", "random"] = Field(

@@ -156,8 +156,9 @@ class About(StatedFields, OfSubject):
 
     variant: VariantName | None = Field(
         default=None,
-        description="Of a layer; /v1/variants lists them. Where absent `direct` if it does the "
-        "layer, else what is expected to be fastest on the device",
+        description="Of a layer (/v1/variants lists them), or a program's sketch. Where absent "
+        "`direct` if it does the layer, else what is expected to be fastest on the device, and a "
+        "program as it is written",
     )
     mode: Literal["strict", "paper"] = Field(
         default="strict",

@@ -22,7 +22,6 @@ from typing_extensions import TypeAliasType
 
 from mapper.layer_sets import layer_names, names_in_short
 from mapper.profiles import profile_names
-from mapper.variants import VARIANTS
 
 #: The largest integer that every reader of JSON holds exactly (RFC 7493, section 2.2).
 MAX_WHOLE = 2**53 - 1
@@ -101,8 +100,19 @@ LayerName = TypeAliasType(
         OneOf(layer_names(), "there is no layer of this name", names_in_short(), _layer_pattern()),
     ],
 )
+#: Whoever reads the subject knows its variants.
 VariantName = TypeAliasType(
-    "VariantName", Annotated[str, OneOf(tuple(VARIANTS), "no such variant", ", ".join(VARIANTS))]
+    "VariantName",
+    Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=100,
+            pattern=NO_NUL,
+            description="A layer's variant (/v1/variants) or a program's sketch "
+            "(/v1/schedules/sketches)",
+        ),
+    ],
 )
 ProfileName = TypeAliasType(
     "ProfileName",

@@ -6,6 +6,8 @@ All are frozen; times are in UTC with their zone. Runs and jobs are in
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -65,6 +67,16 @@ class Board:
     agent_version: str
     created_at: datetime
     last_seen: datetime | None
+
+    @property
+    def limits(self) -> Any:
+        """The profile that it was given, by name, else the one that its facts state, as JSON;
+        None where nothing is known of it."""
+        stated = self.facts.get("profile") if self.profile is None else self.profile
+        if self.profile is None and isinstance(stated, str):
+            with contextlib.suppress(ValueError):
+                return json.loads(stated)
+        return stated
 
 
 @dataclass(frozen=True, slots=True)

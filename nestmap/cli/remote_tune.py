@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.errors import DeviceError, NestmapError, Problem
 from mapper.pipeline import Subject, derive_space
-from mapper.profiles import load_profile, profile_names
+from mapper.profiles import load_profile, profile_from_json, profile_names
+from mapper.schedules.sketches.derivation import AS_IS
 from nestmap.cli.output import note
 from nestmap.cli.remote_studies import record_of
 from nestmap.client.documents import MeasuredEvent
@@ -24,6 +26,7 @@ from nestmap.tuning.progress import Tally
 from nestmap.tuning.run import Budget, FrontEntry, TuningResult
 
 if TYPE_CHECKING:
+    from mapper.device_profile import DeviceProfile
     from nestmap.client import Client, RunEvent
     from nestmap.client.calls import RunQuestion
     from nestmap.client.documents import DeviceDocument, RunDocument
@@ -38,8 +41,9 @@ _ENDED = ("finished", "failed", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class RemoteRun:
-    """What is tuned where, and how."""
+    """What is tuned where, and how: ``first`` as it was read, in the variants ``subjects``."""
 
+    first: Subject
     subjects: Sequence[Subject]
     device: str | None
     stand_ins: Sequence[str]
@@ -59,7 +63,7 @@ def tune_there(
     """
     board = device_of(service, wanted.device)
     stand_ins = [device_of(service, name)["id"] for name in wanted.stand_ins]
-    first = wanted.subjects[0]
+    first = wanted.first
     question: RunQuestion = {
         "budget": {"candidates": wanted.budget.candidates, "seconds": wanted.budget.seconds},
         "seed": wanted.seed,
@@ -69,10 +73,9 @@ def tune_there(
     if wanted.transfer:
         # Not otherwise: a service of an earlier release does not know the field.
         question["transfer"] = True
-    document = first.to_json()
-    if first.layer is not None:
-        document = first.layer.to_json()
-        question["variants"] = [subject.variant for subject in wanted.subjects]
+    document = first.to_json() if first.layer is None else first.layer.to_json()
+    if first.layer is not None or first.scheduled is None:
+        question["variants"] = [subject.variant or AS_IS for subject in wanted.subjects]
     run = service.create_run(board["id"], {"document": document}, **question)
     watched = _Watched(service, wanted.subjects, display)
     with display:
@@ -106,6 +109,16 @@ def device_of(service: Client, name: str | None) -> DeviceDocument:
         what = "the service has no active device"
     allowed = ", ".join(f"{device['id']} ({device['name']})" for device in listed[:20])
     raise DeviceError(Problem("--device", what, name or "", allowed or "there is none"))
+
+
+def limits_of_board(board: DeviceDocument) -> DeviceProfile:
+    """The profile of a service's device; the default one where it is not known here."""
+    if board["profile"] in profile_names():
+        return load_profile(board["profile"])
+    stated = board["facts"].get("profile")
+    if stated is None:
+        return load_profile(DEFAULT_DEVICE)
+    return profile_from_json(json.loads(stated) if isinstance(stated, str) else stated)
 
 
 class _Watched:
@@ -172,9 +185,7 @@ class _Watched:
 
     def _entry(self, point: Any, board: DeviceDocument) -> FrontEntry:
         subject = self._subjects[self._place_of(point["variant"])]
-        name = board["profile"]
-        profile = load_profile(name if name in profile_names() else DEFAULT_DEVICE)
-        space = derive_space(subject, Mode.STRICT, profile, RuleOptions())
+        space = derive_space(subject, Mode.STRICT, limits_of_board(board), RuleOptions())
         found = self._service.candidate(point["candidate"])
         try:
             record = record_of(found)

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from mapper.constraint_rules.rule import Mode
-from mapper.device_profile import DeviceProfile
-from mapper.pipeline import Subject, subject_of_scheduled
+from mapper.pipeline import subject_of_scheduled
 from mapper.schedules.schedule import Schedule
 from mapper.schedules.scheduled import Scheduled
 from mapper.solver.limits import DEFAULT_MEMORY, SolveLimits
@@ -159,7 +158,10 @@ def prepare(
             Scheduled(subject.require_program(), schedule), subject.label
         )
     elif subject.layer is None and variant is not None:
-        subject = _sketched(subject, variant, limits)
+        # Loads the making of sketches.
+        from nestmap.tuning.sketch_subjects import in_variant
+
+        subject = in_variant(subject, variant, limits)
     if subject.layer is not None and variant is None and subject.variant != DEFAULT_VARIANT:
         note(f"variant: {subject.variant} ({default.reason})")
     return request_about(subject, limits, mode, "--mode", default.reason, stated)
@@ -174,15 +176,6 @@ def stated_by(
 ) -> Stated:
     """What the options of these names state."""
     return stated(suits or (), sequential_fusion, replicate_private, free_grid, where or ())
-
-
-def _sketched(subject: Subject, name: str, device: DeviceProfile) -> Subject:
-    # Loads the making of sketches.
-    from nestmap.tuning.sketch_subjects import sketched_subjects
-
-    if subject.scheduled is not None and subject.variant == name:
-        return subject
-    return sketched_subjects(subject, device, [name])[0]
 
 
 def seconds_or_none(time_limit: float) -> float | None:

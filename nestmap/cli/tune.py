@@ -156,19 +156,26 @@ def tune(
     first = load_subject(x, default=variant[0] if variant else "high-level")
     first.require_program()
     if (service := service_at(url, token_file)) is not None:
-        from nestmap.cli.remote_tune import RemoteRun, device_of, tune_there
+        from nestmap.cli.remote_tune import RemoteRun, device_of, limits_of_board, tune_there
 
         refuse_remote(**given_on_command_line(context, *_LOCAL_OPTIONS))
-        if first.layer is None and variant:
-            raise InputError(
-                Problem("--variant", "a service tunes a program as it is written",
-                        ", ".join(variant), "a layer")
-            )  # fmt: skip
         with service, asking():
-            facts = device_of(service, device)["facts"]
-            subjects = _variants(first, variant, facts) if first.layer is not None else (first,)
+            board = device_of(service, device)
+            subjects = (
+                _variants(first, variant, board["facts"])
+                if first.layer is not None
+                else sketched_subjects(first, limits_of_board(board), variant)
+            )
             wanted = RemoteRun(
-                subjects, device, stand_in or (), budget, seed, strategy, bool(transfer), detach
+                first,
+                subjects,
+                device,
+                stand_in or (),
+                budget,
+                seed,
+                strategy,
+                bool(transfer),
+                detach,
             )
             result, run = tune_there(service, wanted, ProgressDisplay(terminal, budget))
         if result is None:

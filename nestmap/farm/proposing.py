@@ -105,7 +105,7 @@ def propose_request(
         "kind": "propose",
         "run_id": run.id,
         "run": dict(run.request),
-        "device": {"profile": _profile(board), "facts": _texts(board.facts)},
+        "device": {"profile": board.limits, "facts": _texts(board.facts)},
         "history": told,
         "count": _count(history),
         "spool": spool,
@@ -191,18 +191,6 @@ def _variants(studies: Iterable[OwnedStudy], state: dict[str, Any]) -> dict[int,
     """
     known = state.get("programs", [])
     return {s.study_id: known.index(s.program_hash) for s in studies if s.program_hash in known}
-
-
-def _profile(board: Board) -> object:
-    if board.profile is not None:
-        return board.profile
-    stated = board.facts.get("profile")
-    if isinstance(stated, str):
-        try:
-            return json.loads(stated)
-        except ValueError:
-            return stated
-    return stated
 
 
 def _texts(facts: Any) -> dict[str, str]:

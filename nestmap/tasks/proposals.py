@@ -16,24 +16,27 @@ from db.canonical import canonical_json, content_hash
 from db.farm.plausible import MULTIPLY_ADDS
 from mapper.ast_model.json_reader import JsonObject
 from mapper.constraint_rules.predicate import ParameterVariable
+from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, Problem
 from mapper.measurement import Timed
 from nestmap.tasks.context import Context
 from nestmap.tasks.earlier_runs import learned_from
 from nestmap.tasks.replies import Replies
-from nestmap.tasks.request_fields import Envelope, read_device
-from nestmap.tasks.run_requests import ProposeRequest, read_propose
+from nestmap.tasks.request_fields import Envelope, read_device, read_subject
+from nestmap.tasks.run_requests import MOST_VARIANTS, ProposeRequest, read_propose
 from nestmap.tasks.run_search import RunSearch, Variant
 from nestmap.tasks.workload_files import Spool, measure_job, workload_json
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.policy import device_identity
+from nestmap.tuning.sketch_subjects import as_written, sketched_subjects
 
 
 def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
     """Candidates as items, the studies that they are of and the next state in the end."""
     request = read_propose(envelope)
-    variants = [_variant(request, name, context) for name in request.run.variants]
+    names = request.run.variants or _sketches(request)
+    variants = [_variant(request, name, context) for name in names]
     _require_same_programs(variants, request.known.state)
     sizes = _batch_sizes(request.known.state)
     profile = variants[0].part.request.device
@@ -69,7 +72,7 @@ def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
                 "batches": [*sizes, len(batch)],
                 "workloads": state.known,
                 "programs": [variant.program_hash for variant in variants],
-                "variants": list(request.run.variants),
+                "variants": list(names),
                 "best": list(request.known.best),
             },
             "report": {"refused": search.refused[refused_before:]},
@@ -99,6 +102,14 @@ def _new_search(
     )
 
 
+def _sketches(request: ProposeRequest) -> tuple[str | None, ...]:
+    """A program's sketches for the device, and the program as it is written."""
+    device = read_device(request.profile, "/device/profile")
+    found = sketched_subjects(read_subject({"subject": request.run.subject}), device)
+    # What is written is what is left where no sketch suits.
+    return tuple(s.variant or None for s in (*found[:-1][: MOST_VARIANTS - 1], found[-1]))
+
+
 def _variant(request: ProposeRequest, name: str | None, context: Context) -> Variant:
     fields: JsonObject = {
         "subject": request.run.subject,
@@ -109,6 +120,9 @@ def _variant(request: ProposeRequest, name: str | None, context: Context) -> Var
     }
     read_device(request.profile, "/device/profile")
     known = context.spaces.of(fields)
+    if known.request.subject.scheduled is not None and request.run.mode is Mode.STRICT:
+        # A sketch was made for what suits the device.
+        known = context.spaces.of({"suits": ["all"], **fields})
     subject = known.request.subject
     subject.require_program()
     part = known.part(request.run.restrictions, True, context.watch)
@@ -154,16 +168,16 @@ class _Workloads:
         self._spool = spool
 
     def of(self, variant: Variant, candidate: Candidate) -> dict[str, Any]:
-        layer = variant.subject.layer
-        text = variant.program_hash if layer is None else json.dumps(layer.to_json())
+        # The same for all variants of a layer, and for all schedules of a program.
+        subject = as_written(variant.subject)
+        text = json.dumps(subject.to_json() if subject.layer is None else subject.layer.to_json())
         key = content_hash(text)
         if key not in self.known:
             parameters = {
-                variable.name: value
-                for variable, value in candidate.assignment.items()
-                if isinstance(variable, ParameterVariable)
+                p.name: candidate.assignment[ParameterVariable(p.name)]
+                for p in subject.require_program().parameters
             }
-            self.known[key] = workload_json(variant.subject, parameters, self._spool)
+            self.known[key] = workload_json(subject, parameters, self._spool)
         return self.known[key]
 
 

@@ -132,10 +132,12 @@ class Fields:
         return texts
 
 
-def read_subject(fields: JsonObject, default: Default = DEFAULT_VARIANT) -> Subject:
+def read_subject(
+    fields: JsonObject, default: Default = DEFAULT_VARIANT, device: DeviceProfile | None = None
+) -> Subject:
     """The ``subject`` of a request: ``{"name": "vgg16/7"}``, ``{"document": {…}}`` (a layer, a
     program, a nest tree or a tuning space) or ``{"text": "…"}`` (a program). ``default`` chooses a
-    layer's variant where none is named.
+    layer's variant where none is named; a program's variants are its sketches for ``device``.
 
     No file is ever opened for it. InputError or LimitError with pointers into the request.
     """
@@ -151,16 +153,24 @@ def read_subject(fields: JsonObject, default: Default = DEFAULT_VARIANT) -> Subj
         )  # fmt: skip
     ((form, value),) = cast("JsonObject", subject).items()
     path = f"/subject/{form}"
-    if form == "document":
-        return _placed(path, lambda: subject_of_document(value, "", variant, default))
-    if not isinstance(value, str) or not value.strip():
+    if form != "document" and (not isinstance(value, str) or not value.strip()):
         raise InputError(Problem(path, "not a text", kind_of(value), "a text"))
-    if form == "text":
-        return _placed(path, lambda: subject_of_text(value, "", variant))
-    if not is_layer_name(value):
+    if form != "name":
+        of_form = subject_of_document if form == "document" else subject_of_text
+        read = _placed(path, lambda: of_form(cast("Any", value), "", None, variant or default))
+        if read.layer is not None or variant in (None, read.variant or None):
+            return read
+        if device is None:
+            raise InputError(Problem("/variant", "only a layer has variants here", repr(variant)))
+        # Loads the making of sketches.
+        from nestmap.tuning.sketch_subjects import in_variant
+
+        return _placed("/variant", lambda: in_variant(read, variant, device))
+    name = cast("str", value)
+    if not is_layer_name(name):
         raise InputError(Problem(path, "there is no layer of this name", kind_of(value),
                                  names_in_short()))  # fmt: skip
-    layer = layer_of_name(value)
+    layer = layer_of_name(name)
     return _placed(
         "/variant", lambda: subject_of_layer(layer, variant or default_of(default, layer))
     )

@@ -50,6 +50,7 @@ class RunRequest:
     """A run as its owner asked for it: what the API keeps in ``runs.request``."""
 
     subject: JsonObject
+    #: None is the subject as it is written. Nothing at all: the first proposal chooses.
     variants: tuple[str | None, ...]
     mode: Mode
     seed: int = 0
@@ -114,7 +115,7 @@ def read_propose(envelope: Envelope) -> ProposeRequest:
     facts = _facts(device.get("facts", {}))
     known_state = history.get("state")
     state = cast("JsonObject", known_state) if isinstance(known_state, dict) else {}
-    request = read_run(run, facts, _settled(state))
+    request = read_run(run, facts, _settled(state, run))
     key = json.dumps([envelope.fields.get("run_id"), run, device], sort_keys=True)
     return ProposeRequest(
         request,
@@ -176,15 +177,24 @@ def read_run(
     )
 
 
-def _settled(state: JsonObject) -> tuple[str | None, ...]:
+def _settled(state: JsonObject, run: JsonObject) -> tuple[str | None, ...]:
     """The variants that were chosen when the run began. Outcomes are kept by their places, and
     what would be chosen today depends on the records that are shipped today."""
     value = state.get("variants", [])
     names = cast("list[object]", value) if isinstance(value, list) else [value]
-    known = all(name is None or (isinstance(name, str) and name in VARIANTS) for name in names)
+    allowed = VARIANTS if _is_layer(run.get(SUBJECT)) else None
+    known = all(
+        name is None or (isinstance(name, str) and (allowed is None or name in allowed))
+        for name in names
+    )
     if not known or len(names) > MOST_VARIANTS:
         raise InputError(
-            Problem("/history/state/variants", "not variants", str(value)[:80], ", ".join(VARIANTS))
+            Problem(
+                "/history/state/variants",
+                "not variants",
+                str(value)[:80],
+                ", ".join(allowed or ("sketches of the program",)),
+            )
         )
     return tuple(cast("list[str | None]", names))
 
@@ -197,12 +207,15 @@ def _variants(
     settled: tuple[str | None, ...],
 ) -> tuple[str | None, ...]:
     given = value.get("variants")
-    if not _is_layer(subject):
-        return (None,)
     if given is None and settled:
         return settled
-    if given is None:
+    if given is None and _is_layer(subject):
         return tuned_variants(facts, _layer_of(cast("JsonObject", subject)))
+    if given is None:
+        # What is pinned or said of names is said of those of the program as it is written; sketches
+        # want rules that the paper does not have.
+        named = any(value.get(name) for name in ("pin", "forbid", "where"))
+        return (None,) if named or value.get("mode") == Mode.PAPER.value else ()
     names = reader.items(given, "/run/variants", reader.text)
     if not 1 <= len(names) <= MOST_VARIANTS or len(set(names)) < len(names):
         reader.fail("/run/variants", "too few, too many or twice the same", str(len(names)),

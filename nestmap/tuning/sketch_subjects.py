@@ -59,6 +59,13 @@ def sketched_subjects(
     )
 
 
+def in_variant(subject: Subject, name: str, device: DeviceProfile) -> Subject:
+    """A program under the sketch of this name; InputError lists those that there are."""
+    if subject.scheduled is not None and subject.variant == name:
+        return subject
+    return sketched_subjects(subject, device, [name])[0]
+
+
 def promise_of(subject: Subject, place: int) -> float:
     """By how much the best of the subject at this place among those of a program is likely to be
     slower than the best of all."""

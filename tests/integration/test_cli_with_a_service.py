@@ -46,6 +46,7 @@ FILES = {
     "good.schedule": {**SCHEDULE, "steps": SCHEDULE["steps"][:1]},
     "bad.schedule": SCHEDULE,
 }
+PRODUCT = str(Path(__file__).parents[2] / "examples" / "product.txt")
 HIGH = ("small.json", "--variant", "high-level")
 FEW = ("--pin", "convolution.0=1,2", "--pin", "convolution.1=1", "--pin", "convolution.2=1")
 NOTHING = ("--pin", "row=0", "--pin", "column=0", "--pin", "filter=0")
@@ -132,6 +133,8 @@ def among_files(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         (("kernel", "small.json", "part.json", "--variant", "high-level", "--plan"), 0),
         (("kernel", "small.json", "bad.json", "--variant", "high-level", "--json"), 1),
         (("kernel", *HIGH, *NOTHING), 5),
+        (("solve", PRODUCT, "--variant", "as-is", "--count", "--json"), 0),
+        (("solve", PRODUCT, "--variant", "tile-column", "--suits", "all", "--count"), 0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
@@ -142,6 +145,25 @@ def test_a_command_writes_the_same_with_a_service(
     assert there.stdout == here.stdout
     assert there.stderr == here.stderr
     assert there.exit_code == here.exit_code == code
+
+
+def test_a_program_is_tuned_there_under_its_sketches(served: Served):
+    asked = ("tune", PRODUCT, "--candidates", "6", "--json", "--device", served.device)
+    tuned = served.remote(*asked)
+    assert tuned.exit_code == 0, tuned.stderr
+    found = json.loads(tuned.stdout)
+    assert found["tried"] == 6
+    best = found["front"][0]
+    Path("entry.json").write_text(json.dumps(best))
+    assert best["variant"] and best["schedule"]["steps"]
+    built = served.local("kernel", PRODUCT, "entry.json", "--device", "null")
+    assert built.exit_code == 0, built.stderr
+    wrong = served.remote(*asked, "--variant", "tile-nothing")
+    assert wrong.exit_code == 2
+    assert "tile-nothing" in wrong.stderr and "as-is" in wrong.stderr
+    one = served.remote(*asked, "--variant", "as-is")
+    assert one.exit_code == 0, one.stderr
+    assert {point["variant"] for point in json.loads(one.stdout)["front"]} == {""}
 
 
 def test_a_run_is_made_on_a_device_and_its_front_is_that_of_the_store(served: Served):

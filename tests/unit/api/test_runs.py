@@ -51,6 +51,20 @@ def test_what_a_run_states_is_read_by_the_solver_and_kept_for_its_proposals(serv
     assert refused.json()["errors"][0]["pointer"] == "/where/0"
 
 
+def test_sketches_of_a_program_are_asked_for_by_name_with_the_device_s_limits(service):
+    service.solver.answers["describe"] = Answer([], {"has_kernels": True, "label": "product"})
+    program = {"subject": {"text": "program …"}, "variants": ["tile-column"]}
+    answer = service.user.post("/v1/runs", json=body(service, **program))
+    assert answer.status_code == 201
+    assert answer.json()["request"]["variants"] == ["tile-column"]
+    (asked, *_) = [each for each in service.solver.asked if "variant" in each]
+    assert (asked["variant"], asked["device"]) == ("tile-column", "pocl")
+    wrong = SolverProblem("invalid-input", "no sketch", [Problem("/variant", "no sketch")])
+    service.solver.answers["describe"] = wrong
+    refused = service.user.post("/v1/runs", json=body(service, **program))
+    assert refused.status_code == 422
+
+
 @pytest.mark.parametrize(
     ("change", "pointer"),
     [

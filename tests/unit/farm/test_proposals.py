@@ -256,3 +256,49 @@ def test_what_is_wrong_with_a_proposal_is_named(tmp_path: Path, change: dict[str
     }  # fmt: skip
     problem = ask(None, **request).problem
     assert field in [found["field"] for found in problem["problems"]]
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+#: 64 x 64 x 32: has sketches, and is small.
+PRODUCT = {"subject": {"text": (EXAMPLES / "product.txt").read_text()}, "variants": None}
+
+
+def test_a_program_is_proposed_under_its_sketches_and_as_it_is_written(tmp_path: Path):
+    kept, state = fresh(), None
+    measured: list[Any] = []
+    for _ in range(3):
+        candidates, reply = propose(tmp_path, kept, state, measured, run=PRODUCT)
+        again, other = propose(tmp_path, fresh(), state, measured, run=PRODUCT)
+        assert ids(candidates) == ids(again)
+        assert reply.end == other.end
+        state = reply.end["state"]
+        measured += outcomes(candidates)
+        # All compute the same: one reference for all of them.
+        assert len(state["workloads"]) == 1
+    names = state["variants"]
+    assert len(names) > 3
+    assert names[-1] is None
+    assert [study["variant"] for study in reply.end["studies"]] == [*names[:-1], ""]
+    schemas = {study["program_schema"] for study in reply.end["studies"]}
+    assert schemas == {"nestmap/scheduled/1", "nestmap/program/1"}
+    # What the first proposals bring has a schedule.
+    assert all(names[study] is not None for study, _, _ in measured[:3])
+
+
+@pytest.mark.parametrize("named", [{"mode": "paper"}, {"pin": ["row=W0"]}])
+def test_what_speaks_of_a_program_s_own_names_leaves_it_as_it_is_written(
+    tmp_path: Path, named: Any
+):
+    _, reply = propose(tmp_path, fresh(), run={**PRODUCT, **named})
+    assert reply.end["state"]["variants"] == [None]
+
+
+def test_a_sketch_that_a_program_does_not_have_is_refused_with_those_that_it_has(tmp_path: Path):
+    reply = ask(
+        fresh(), kind="propose", run_id="run", run={**RUN, **PRODUCT, "variants": ["no-such"]},
+        device={"profile": "pocl", "facts": FACTS}, count=3, spool=str(tmp_path), history={},
+    )  # fmt: skip
+    assert reply.problem is not None
+    (error,) = reply.problem["problems"]
+    assert error["found"] == "no-such"
+    assert "as-is" in error["allowed"]

@@ -136,3 +136,25 @@ def test_the_texts_of_all_steps_are_bounded_together(monkeypatch):
     reply = derive('schedule "s" { ' + "interchange(row) interchange(column) " * 3 + "}")
     assert reply.problem["type"] == "too-complex"
     assert "too long together" in reply.problem["problems"][0]["message"]
+
+
+def test_a_program_is_asked_about_in_one_of_its_sketches():
+    name = ask(kind="sketches", **SUBJECT, device="pocl").items[-1]["name"]
+    asked = {"kind": "count", **SUBJECT, "device": "pocl", "suits": ["all"]}
+    assert ask(**asked, variant=name).end["count"] > 0
+    refused = ask(**asked, variant="no-such").problem
+    assert refused is not None
+    (problem,) = refused["problems"]
+    assert (problem["field"], problem["found"]) == ("/variant", "no-such")
+    assert name in problem["allowed"]
+    tree = {"subject": {"document": {"tree": []}}, "variant": name}
+    refused = ask(kind="count", **tree).problem
+    assert refused is not None
+
+
+@pytest.mark.parametrize("kind", ["derive", "sketches"])
+def test_schedules_are_of_programs_as_they_are_written(kind: str):
+    more = {"schedule": 'schedule "s" { split(row, bm) }'} if kind == "derive" else {}
+    problem = ask(kind=kind, **SUBJECT, variant="as-is", **more).problem
+    assert problem is not None
+    assert problem["problems"][0]["field"] == "/variant"
