@@ -22,6 +22,8 @@ LONG = 64
 MAX_LANES = 2
 AS_IS = "as-is"
 """The sketch that changes nothing."""
+ALL_FIRST = "all-first"
+"""Of several kernels, the first structure of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +36,122 @@ class Structure:
 
 
 def sketches_of(program: Program, device: DeviceProfile) -> tuple[Sketch, ...]:
-    """Every structure of each kernel, the others of the program as their first structure has them.
+    """Every structure of each kernel, the others of the program under their first structure.
 
     A structure that does not apply is left out. The program as it is comes first.
     """
-    found = [_sketch(AS_IS, "as it is written: every map parallel, nothing kept", Draft(program))]
-    # As a schedule begins, too.
-    base = Draft(with_named_steps(program))
-    names = [k.name for k in program.kernels]
-    for kernel in names:
-        start = _prepared(base, kernel)
+    as_it_is = _sketch(AS_IS, "as it is written: every map parallel, nothing kept", Draft(program))
+    combinations = Combinations(program, device)
+    found = (combinations.sketch(choice) for choice in combinations.neighbours(combinations.first))
+    return (as_it_is, *(sketch for sketch in found if sketch is not None))
+
+
+#: Of each kernel that has structures, in order, which of them.
+Combination = tuple[int, ...]
+
+
+class Combinations:
+    """A program with one structure for each of its kernels that has any.
+
+    ``options`` are those kernels in order with the names of their structures, best first. Drafts
+    that begin alike are derived once.
+    """
+
+    def __init__(self, program: Program, device: DeviceProfile) -> None:
+        self._device = device
+        self._several = len(program.kernels) > 1
+        # As a schedule begins, too.
+        base = Draft(with_named_steps(program))
+        self._begun: dict[Combination, list[tuple[str, str, Draft]]] = {}
+        self._base = base
+        options: list[tuple[str, tuple[str, ...]]] = []
+        self._kernels: list[str] = []
+        for kernel in (k.name for k in program.kernels):
+            done = self._done(base, kernel)
+            if done:
+                self._kernels.append(kernel)
+                options.append((kernel, tuple(name for name, _, _ in done)))
+                place = (0,) * len(self._kernels)
+                self._begun[place[1:]] = done
+                base = done[0][2]
+        self.options = tuple(options)
+
+    @property
+    def first(self) -> Combination:
+        """The first structure of each kernel."""
+        return (0,) * len(self.options)
+
+    def neighbours(self, around: Combination) -> Iterator[Combination]:
+        """A combination, then those that differ from it in one kernel."""
+        if not around:
+            return
+        yield around
+        for place, (_, names) in enumerate(self.options):
+            for other in range(len(names)):
+                if other != around[place]:
+                    yield (*around[:place], other, *around[place + 1 :])
+
+    def name(self, choice: Combination) -> str:
+        """The structures that are not their kernel's first one, by kernel."""
+        if not self._several:
+            return self.options[0][1][choice[0]]
+        own = zip(self.options, choice, strict=True)
+        return "+".join(f"{kernel}-{names[k]}" for (kernel, names), k in own if k) or ALL_FIRST
+
+    def named(self, name: str) -> Combination | None:
+        """The combination of this name, its parts in any order; None if there is none."""
+        if not self._several:
+            own = self.options[0][1] if self.options else ()
+            return (own.index(name),) if name in own else None
+        known = {f"{kernel}-{structure}": (place, k)
+                 for place, (kernel, names) in enumerate(self.options)
+                 for k, structure in enumerate(names)}  # fmt: skip
+        found: dict[int, int] = {}
+        for part in () if name == ALL_FIRST else name.split("+"):
+            if part not in known or known[part][0] in found:
+                return None
+            place, k = known[part]
+            found[place] = k
+        return tuple(found.get(k, 0) for k in range(len(self.options)))
+
+    def sketch(self, choice: Combination) -> Sketch | None:
+        """The program under these structures; None where one does not apply after the others."""
+        draft, reasons = self._base, list[str]()
+        for place, k in enumerate(choice):
+            prefix = choice[:place]
+            if prefix not in self._begun:
+                self._begun[prefix] = self._done(draft, self._kernels[place])
+            name = self.options[place][1][k]
+            found = [one for one in self._begun[prefix] if one[0] == name]
+            if not found:
+                return None
+            ((_, reason, draft),) = found
+            if k or not self._several:
+                reasons.append(reason)
+        name = self.name(choice)
+        if name == ALL_FIRST:
+            own = (f"{kernel} {names[0]}" for kernel, names in self.options)
+            reasons = [f"the first structure of each kernel: {', '.join(own)}"]
+        return _sketch(name, "; ".join(reasons), draft)
+
+    def _done(self, draft: Draft, kernel: str) -> list[tuple[str, str, Draft]]:
+        """The structures of a kernel that apply and differ: name, reason, what comes of it."""
+        start = _prepared(draft, kernel)
         if start is None:
-            continue
+            return []
         draft, nest = start
-        first: Draft | None = None
-        known: set[tuple[Use, ...]] = set()
         shared = Contractions(draft, nest)
-        for structure in structures(nest, device):
+        found: list[tuple[str, str, Draft]] = []
+        known: set[tuple[Use, ...]] = set()
+        for structure in structures(nest, self._device):
             try:
                 done = structure.run(draft, nest, shared)
             except InputError:
                 continue
-            if done.uses in known:
-                continue
-            known.add(done.uses)
-            first = first or done
-            label = structure.name if len(names) == 1 else f"{kernel}-{structure.name}"
-            found.append(_sketch(label, structure.reason, done))
-        base = first or base
-    return tuple(found)
+            if done.uses not in known:
+                known.add(done.uses)
+                found.append((structure.name, structure.reason, done))
+        return found
 
 
 def _prepared(draft: Draft, kernel: str) -> tuple[Draft, Nest] | None:

@@ -177,7 +177,7 @@ def test_steps_that_are_called_alike_or_by_no_name_are_told_apart() -> None:
     }
     """)
     found = {sketch.name: sketch for sketch in sketches_of(program, load_profile("pocl"))}
-    sketch = found["first-sums-in-lanes"]
+    sketch = found["all-first"]
     assert sketch.schedule.uses[0].arguments[0] == ("name", "first_step")
     assert derived(program, sketch.schedule) == sketch.program
 
