@@ -44,6 +44,8 @@ def _product(random: Random) -> str:
     if random.random() < 0.3:
         total = f"map#relu(t => max(t, 0.0), {total})"
     b, columns = ("[[float]N]K", "transpose(b)") if random.random() < 0.5 else ("[[float]K]N", "b")
+    if random.random() < 0.25:
+        n, columns = m, "a"  # a Gram matrix: one array is read in two places
     nest = f"map#row(x => join(map#column(y => {total}, {columns})), a)"
     if random.random() < 0.3:
         nest = f"transpose({nest})"

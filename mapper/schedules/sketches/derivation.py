@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import lt
 
 from mapper.ast_model.nodes import Program
 from mapper.device_profile import DeviceProfile
@@ -24,6 +25,8 @@ AS_IS = "as-is"
 """The sketch that changes nothing."""
 ALL_FIRST = "all-first"
 """Of several kernels, the first structure of each."""
+MAX_NAME = 64
+_BY_NUMBER = "structures-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +95,25 @@ class Combinations:
                     yield (*around[:place], other, *around[place + 1 :])
 
     def name(self, choice: Combination) -> str:
-        """The structures that are not their kernel's first one, by kernel."""
+        """The structures that are not their kernel's first one, by kernel; their numbers where that
+        is long."""
         if not self._several:
             return self.options[0][1][choice[0]]
         own = zip(self.options, choice, strict=True)
-        return "+".join(f"{kernel}-{names[k]}" for (kernel, names), k in own if k) or ALL_FIRST
+        name = "+".join(f"{kernel}-{names[k]}" for (kernel, names), k in own if k) or ALL_FIRST
+        return name if len(name) <= MAX_NAME else _BY_NUMBER + "-".join(map(str, choice))
 
     def named(self, name: str) -> Combination | None:
-        """The combination of this name, its parts in any order; None if there is none."""
+        """The combination of this name, or of these parts in any order; None if there is none."""
         if not self._several:
             own = self.options[0][1] if self.options else ()
             return (own.index(name),) if name in own else None
+        numbers = name.removeprefix(_BY_NUMBER).split("-")
+        if name.startswith(_BY_NUMBER) and all(number.isdecimal() for number in numbers):
+            choice = tuple(map(int, numbers))
+            lengths = [len(names) for _, names in self.options]
+            fits = len(choice) == len(lengths) and all(map(lt, choice, lengths))
+            return choice if fits else None
         known = {f"{kernel}-{structure}": (place, k)
                  for place, (kernel, names) in enumerate(self.options)
                  for k, structure in enumerate(names)}  # fmt: skip

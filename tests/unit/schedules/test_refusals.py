@@ -53,6 +53,8 @@ PROGRAMS = {
     "\nkernel c = map#row(x => map#col(y => id(y), x), map#lay(s => map#lie(w => s, b), one))",
     "outer reduce": "kernel c = join(reduce((acc, x) => map#col(z => add(z.0, z.1), zip(acc, x)), "
     "map#zero(y => id(y), fill(0.0, K)), a))",
+    "gram": "kernel c = map#row(x => join(map#col(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
+    "zip(x, y)), a)), a)",
     "plain": "kernel c = map#row(x => map#col(y => id(y), x), a)",
     "vectors": "fun dot_add(x, y, z) = x - y\n" + product(),
     "siblings": "kernel c = map#row(x => let t = to_local(map#one(y => id(y), x)) in "
@@ -141,6 +143,10 @@ REFUSALS = [
     ("product", "overlap(k, a)", "the loop's element is a scalar"),
     ("reversed", "overlap(row, a)", "not known to go forward"),
     ("computed", "overlap(col, a)", "what the loop goes over is computed"),
+    ("gram", "nest([row, col]) pack(col, a, packed)", "2 arrays of the loop's element come from a"),
+    ("gram", "nest([row, col]) pack(col, a, packed, use=3)", "use=1 to 2"),
+    ("gram", "nest([row, col]) overlap(col, a)", "2 arrays of the loop's element come from a"),
+    ("gram", "nest([row, col]) stage(col, a, private, use=3)", "use=1 to 2"),
     ("windows", "widen(win, a)", "there is nothing to add"),
     ("windows", "widen(win, a, vector=3)", "3 | K"),
     ("windows", "stage(win, a, local, order=[0, 1])", "no permutation of the dimensions"),

@@ -34,6 +34,11 @@ PROGRAMS = {
         "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
         "zip(x, y)), transpose(b))), a)",
     ),
+    "gram matrix": (
+        "M = 16, K = 6", "a : [[float]K]M",
+        "gram = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
+        "zip(x, y)), a)), a)",
+    ),
     "long product": (
         "M = 4, N = 6, K = 64", "a : [[float]K]M; b : [[float]N]K",
         "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
@@ -210,3 +215,26 @@ def test_every_operand_may_be_laid_out_as_tiles_read_it() -> None:
     # Tile after tile; in each step after step what it needs, side by side.
     assert shapes["a_packed"][1:] == ["6", "4"]
     assert shapes["b_packed"][1:] == ["6", "4"]
+
+
+def test_each_use_of_an_array_has_a_packed_copy_of_its_own() -> None:
+    found = {s.name: s for s in sketches_of(program_of("gram matrix"), load_profile("pocl"))}
+    sketch = found["tile-packed-whole-column"]
+    kernels = [kernel.name for kernel in sketch.program.kernels]
+    assert kernels == ["a_packed", "a_packed_2", "gram"]
+    values = {"own_row": 2, "own_column": 8, "lanes_column": 4, "chunk_gram": 2, "unroll_gram": 0}
+    shapes = {
+        kernel.name: [str(size) for size in kernel.output.dimensions]
+        for kernel in elaborate(sketch.program, values).kernels
+    }
+    # Tile after tile: rows of two, and columns of two times four lanes.
+    assert shapes["a_packed"] == ["8", "6", "2"]
+    assert shapes["a_packed_2"] == ["2", "6", "8"]
+    one = [k.name for k in found["tile-packed-column"].program.kernels]
+    assert one == ["a_packed", "gram"]
+
+
+def test_both_operands_of_a_gram_matrix_are_staged_on_a_gpu() -> None:
+    found = {s.name: s for s in sketches_of(program_of("gram matrix"), load_profile("h200"))}
+    uses = found["blocks-local-column"].schedule.uses
+    assert [use.primitive for use in uses].count("stage") == 2

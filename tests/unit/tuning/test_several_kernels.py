@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from math import prod
 from pathlib import Path
 from random import Random
@@ -167,6 +168,17 @@ def test_a_combination_is_named_by_what_is_not_first_and_found_by_its_name() -> 
     with pytest.raises(InputError) as refused:
         sketched_subjects(SUBJECT, POCL, ["powers-vectors"])
     assert "joined by +" in refused.value.problems[0].allowed
+
+
+def test_every_combination_has_a_name_that_the_store_takes_and_that_says_it() -> None:
+    combinations = Combinations(SOFTMAX, POCL)
+    choices = list(product(*(range(len(names)) for _, names in combinations.options)))
+    names = [combinations.name(choice) for choice in choices]
+    assert len(set(names)) == len(names) and max(map(len, names)) <= 64
+    assert [combinations.named(name) for name in names] == choices
+    assert any(name.startswith("structures-") for name in names)
+    assert combinations.named("structures-9-9-9-9") is None
+    assert combinations.named("structures-0-0") is None
 
 
 def test_the_best_of_each_kernel_comes_first_and_no_more_than_some_combinations() -> None:
