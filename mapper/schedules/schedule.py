@@ -19,6 +19,7 @@ from mapper.schedules.primitives import (
     compute_at,
     contract,
     copy_result,
+    copy_views,
     dot,
     fission,
     flatten,
@@ -145,6 +146,7 @@ PRIMITIVES: dict[str, Primitive] = {
         _primitive(inline.inline, name=_N),
         _primitive(materialise.materialise, name=_N, kernel=_N),
         _primitive(copy_result.copy_result, kernel=_N, computed=_N),
+        _primitive(copy_views.copy_views, kernel=_N),
         _primitive(layout.layout, buffer=_N, order=Kind.ORDER),
         _primitive(vectorise.vectorise, map_id=_N, width=_S),
         _primitive(

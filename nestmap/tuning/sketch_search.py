@@ -324,6 +324,10 @@ def _kernel_times(
 
 
 def is_of_several(subject: Subject) -> bool:
-    """Whether a subject is a combination of structures of a program's kernels."""
+    """Whether a subject is a combination of structures of a program's kernels, or of kernels that
+    copy its views."""
     scheduled = subject.scheduled
-    return scheduled is not None and len(scheduled.program.kernels) > 1
+    return scheduled is not None and (
+        len(scheduled.program.kernels) > 1
+        or any(use.primitive == "copy_views" for use in scheduled.schedule.uses)
+    )

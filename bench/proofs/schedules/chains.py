@@ -15,6 +15,7 @@ from mapper.errors import InputError, LimitError
 from mapper.schedules.primitives.compute_at import compute_at
 from mapper.schedules.primitives.contract import contract, fuse_products
 from mapper.schedules.primitives.copy_result import copy_result
+from mapper.schedules.primitives.copy_views import copy_views
 from mapper.schedules.primitives.dot import dot
 from mapper.schedules.primitives.fission import fission
 from mapper.schedules.primitives.flatten import flatten, flatten_reduces
@@ -225,6 +226,8 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
         c.program, r, _size(c), c.parameter("swap") if c.random.random() < 0.5 else 1))),
     "copy_result": _rarely(_of_map("copy_result", lambda c, _: copy_result(
         c.program, c.random.choice(c.program.kernels).name, c.parameter("computed")))),
+    "copy_views": _of_map("copy_views", lambda c, _: copy_views(
+        c.program, c.random.choice(c.program.kernels).name)),
     "spread": _of_reduce("spread", lambda c, r: spread(c.program, r, c.random.choice((1, 2)))),
     "unroll": _of_reduce("unroll", lambda c, r: unroll(c.program, r, c.random.choice((1, "ut")))),
     "prefetch": _of_reduce("prefetch", lambda c, r: prefetch(c.program, r)),

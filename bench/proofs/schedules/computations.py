@@ -54,6 +54,20 @@ def _product(random: Random) -> str:
     )
 
 
+def _spaced(random: Random) -> str:
+    """Views with names around a kernel: zeros between elements, and in reverse."""
+    n, m = random.choice((3, 4)), random.choice((2, 4))
+    spaced = (
+        f"let spaced = pad({m} - 1, 1, 0.0, join(map#between(e => pad(0, 1, 0.0, e), split(1, a))))"
+    )
+    total = "reduce((acc, k) => fma(k.0, k.1, acc), 0.0, zip(win, weights))"
+    body = f"map#place(win => join(map#filter(weights => {total}, turned)), slide(m, 1, spaced))"
+    return _program(
+        f"N = {n}, m = {m}, F = 2", "a : [float]N; f : [[float]m]F",
+        f"kernel c = {spaced} in let turned = map#turn(g => reorder(reverse, g), f) in {body}",
+    )  # fmt: skip
+
+
 def _convolution(random: Random) -> str:
     c, h, w, m = (random.choice(s) for s in ((1, 2, 3), (4, 5, 6), (4, 6), (2, 4)))
     k, pad, stride = random.choice((1, 2, 3)), random.choice((0, 1)), random.choice((1, 1, 2))
@@ -130,4 +144,4 @@ def _pointwise(random: Random) -> str:
     )
 
 
-_KINDS = (_product, _convolution, _convolution, _stencils, _pool, _sums, _pointwise)
+_KINDS = (_product, _convolution, _convolution, _stencils, _pool, _sums, _pointwise, _spaced)

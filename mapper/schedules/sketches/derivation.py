@@ -10,7 +10,7 @@ from mapper.ast_model.nodes import Program
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
 from mapper.schedules.schedule import Schedule, Use
-from mapper.schedules.sketches.analysis import Nest, nest_of
+from mapper.schedules.sketches.analysis import Nest, nest_of, without_views
 from mapper.schedules.sketches.contraction import Choice, Contractions
 from mapper.schedules.sketches.draft import Draft, Sketch
 from mapper.schedules.sketches.plain import over_groups, parts, transposed, vectors
@@ -54,7 +54,8 @@ Combination = tuple[int, ...]
 
 
 class Combinations:
-    """A program with one structure for each of its kernels that has any.
+    """A program with one structure for each of its kernels that has any, those that copy its views
+    among them.
 
     ``options`` are those kernels in order with the names of their structures, best first. Drafts
     that begin alike are derived once.
@@ -62,14 +63,16 @@ class Combinations:
 
     def __init__(self, program: Program, device: DeviceProfile) -> None:
         self._device = device
-        self._several = len(program.kernels) > 1
         # As a schedule begins, too.
         base = Draft(with_named_steps(program))
+        for kernel in program.kernels:
+            base = without_views(base, kernel.name)
+        self._several = len(base.program.kernels) > 1
         self._begun: dict[Combination, list[tuple[str, str, Draft]]] = {}
         self._base = base
         options: list[tuple[str, tuple[str, ...]]] = []
         self._kernels: list[str] = []
-        for kernel in (k.name for k in program.kernels):
+        for kernel in [k.name for k in base.program.kernels]:
             done = self._done(base, kernel)
             if done:
                 self._kernels.append(kernel)

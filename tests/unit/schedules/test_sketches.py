@@ -39,6 +39,22 @@ PROGRAMS = {
         "gram = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
         "zip(x, y)), a)), a)",
     ),
+    "product of a named view": (
+        "M = 8, N = 12, K = 6", "a : [[float]K]M; b : [[float]N]K",
+        "product = let columns = transpose(b) in map#row(x => join(map#column(y => "
+        "reduce((acc, k) => fma(k.0, k.1, acc), 0.0, zip(x, y)), columns)), a)",
+    ),
+    "transposed convolution": (
+        "H = 3, W = 4, C = 2, M = 4, k = 3", "a : [[[float]C]W]H; f : [[[[float]C]k]k]M",
+        "convolved = let wide = map#wide(r => pad(k - 1, k - 2, 0.0, join(map#between_columns(one "
+        "=> pad(0, 1, 0.0, one), split(1, r)))), a) in let spaced = pad(k - 1, k - 2, 0.0, join("
+        "map#between_rows(one => pad(0, 1, 0.0, one), split(1, wide)))) in let turned = "
+        "map#turned(g => reorder(reverse, map#turned_row(r => reorder(reverse, r), g)), f) in "
+        "map#row(line => map#column(window => join(map#filter(weights => "
+        "reduce((acc, v) => fma(v.0, v.1, acc), 0.0, zip(join(join(window)), "
+        "join(join(weights)))), turned)), line), map#swap(rows => transpose(rows), "
+        "slide(k, 1, map#cut(r => slide(k, 1, r), spaced))))",
+    ),
     "long product": (
         "M = 4, N = 6, K = 64", "a : [[float]K]M; b : [[float]N]K",
         "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
@@ -238,3 +254,22 @@ def test_both_operands_of_a_gram_matrix_are_staged_on_a_gpu() -> None:
     found = {s.name: s for s in sketches_of(program_of("gram matrix"), load_profile("h200"))}
     uses = found["blocks-local-column"].schedule.uses
     assert [use.primitive for use in uses].count("stage") == 2
+
+
+def test_zeros_between_pixels_are_written_first_so_that_what_reads_them_is_tiled() -> None:
+    found = {
+        s.name: s for s in sketches_of(program_of("transposed convolution"), load_profile("pocl"))
+    }
+    sketch = found["all-first"]
+    assert sketch.schedule.uses[0].primitive == "copy_views"
+    kernels = [kernel.name for kernel in sketch.program.kernels]
+    assert kernels == ["spaced", "turned", "turned_packed", "convolved"]
+
+
+def test_views_that_maps_can_be_tiled_through_are_put_in() -> None:
+    found = {
+        s.name: s for s in sketches_of(program_of("product of a named view"), load_profile("pocl"))
+    }
+    sketch = found["tile-column"]
+    assert sketch.schedule.uses[0].primitive == "inline"
+    assert [kernel.name for kernel in sketch.program.kernels] == ["product"]
