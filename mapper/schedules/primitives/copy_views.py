@@ -22,8 +22,9 @@ NAME = "copy_views"
 def copy_views(program: Program, kernel: str) -> Step:
     """Kernels before this one write the views that stand around it as ``let name = …``.
 
-    They are called as the views are; a view that only others read is put into these. For views in which places are no sums of loops' variables, such as zeros between pixels or an
-    array in reverse, so that what reads them can be tiled.
+    They are called as the views are; a view that only others read is put into these. For views in
+    which places are no sums of loops' variables, such as zeros between pixels or an array in
+    reverse, so that what reads them can be tiled.
     """
     found, names = find_kernel(NAME, program, kernel), Names(program)
     taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
