@@ -347,3 +347,10 @@ def test_a_run_of_combinations_goes_on_where_it_stopped(store: Store) -> None:
     assert tuned(7).state.tried == 7
     stored = [m.candidate_id for study in store.studies() for m in store.measurements(study)]
     assert len(stored) == len(set(stored)) == 7
+
+
+def test_on_a_gpu_plans_tell_what_kernels_cost_beside_others(store: Store) -> None:
+    gpu = load_profile("h200")
+    subjects = sketched_subjects(SUBJECT, gpu)[:2]
+    result = tune(subjects, NullDevice(gpu), store, seed=1, budget=Budget(candidates=3))
+    assert result.state.tried == 3 and not result.refused
