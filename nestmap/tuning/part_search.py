@@ -129,7 +129,7 @@ class PartSearch:
         share = progress_share(self.tried, of_all)
         if self._timed:
             return self.best_ms * share
-        return factor * self._cheapest_ms() * (1 + self.tried) ** 0.5 * share
+        return factor * self.first_ms * (1 + self.tried) ** 0.5 * share
 
     def gain_ms(self, of_all: int) -> float:
         """By how much it may still become faster."""
@@ -137,10 +137,7 @@ class PartSearch:
 
     @property
     def first_ms(self) -> float:
-        """The cost of the cheapest that is known, before anything was timed."""
-        return self._cheapest_ms()
-
-    def _cheapest_ms(self) -> float:
+        """The cost of the cheapest that is known."""
         if self.latest is None:
             self._fill()
         known = [*self._pool, *self._waiting, *([self.latest] if self.latest else [])]
