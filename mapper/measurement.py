@@ -156,6 +156,22 @@ def outcome_detail(outcome: Outcome) -> dict[str, Any]:
             assert_never(outcome)
 
 
+def launch_fact(kernel: str) -> str:
+    """The fact of a candidate with several launches that says what one of them takes: the median of
+    its times in ms."""
+    return f"kernel.{kernel}.time_ms"
+
+
+def launch_ms(outcome: Timed, kernel: str) -> float | None:
+    """What a launch of a candidate with several took, in ms; None where it was not measured, as by
+    older boards."""
+    try:
+        found = float(outcome.facts[launch_fact(kernel)])
+    except (KeyError, ValueError):
+        return None
+    return found if 0 <= found < math.inf else None
+
+
 def in_brief(outcome: Outcome, most_text: int = 200) -> Outcome:
     """The outcome for whoever looks at its times alone: the one or two trials and spans in the
     middle, which have the same medians, no facts, and the beginning of what was said."""

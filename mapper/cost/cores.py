@@ -10,11 +10,10 @@ Only the order of what it says is worth anything: constants are of no processor 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.index_expr import Expr
 from mapper.ast_model.loop_nest import (
     Buffer,
@@ -30,7 +29,7 @@ from mapper.ast_model.loop_nest import (
     loads,
     walk,
 )
-from mapper.ast_model.nodes import Op, Program
+from mapper.ast_model.nodes import Op
 from mapper.ast_model.types import Memory
 from mapper.constraint_rules.predicate import (
     CodeVariable,
@@ -102,16 +101,17 @@ class _Statement:
 
 
 class CoreCost:
-    """The cost of assignments of a program on a processor with these vectors and cores."""
+    """The cost of kernels on a processor with these vectors and cores: those of an elaborated
+    program, or some of them, for costs of kernels add up."""
 
-    def __init__(self, program: Program, device: DeviceProfile) -> None:
-        self._kernels = [_kernel_of(kernel) for kernel in elaborate(program).kernels]
+    def __init__(self, kernels: Iterable[LoopKernel], device: DeviceProfile) -> None:
+        self._kernels = [_kernel_of(kernel) for kernel in kernels]
         self._registers = device.vector_registers or vector_registers(device.vector_widths)
         self._widest = max(device.vector_widths)
         self._units = max(1, device.compute_units)
 
     def ms(self, assignment: Mapping[Variable, int]) -> float:
-        """About how long an assignment of all variables takes."""
+        """About how long an assignment of all that is decided about them takes."""
         values: dict[str, int] = {}
         codes: dict[str, int] = {}
         sizes: dict[tuple[str, int], int] = {}

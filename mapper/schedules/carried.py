@@ -198,13 +198,18 @@ def _has_tuples(type_: Type) -> bool:
     return isinstance(dimensions(type_)[1], TupleType)
 
 
-def one_part(primitive: str, carried: Carried, loop: MapId, base: str) -> int:
-    """The only part from a base; NotApplicable if there is none, or several."""
+def one_part(primitive: str, carried: Carried, loop: MapId, base: str, use: int = 0) -> int:
+    """The only part from a base, or the ``use``-th of several, counted from 1 as the element holds
+    them; NotApplicable if there is no such part, or several and no ``use`` is given."""
     found = carried.reads(base)
+    if use:
+        found = found[use - 1 : use]
     if len(found) != 1:
         known = ", ".join(sorted({p.root for p in carried.parts if p.root}))
-        why = f"{len(found)} arrays of the loop's element come from {base}"
-        raise refusal(primitive, loop, why, f"arrays from {known or 'nothing'}", "one")
+        count = len(carried.reads(base))
+        why = f"{count} arrays of the loop's element come from {base}"
+        allowed = f"use=1 to {count}" if count > 1 else "one"
+        raise refusal(primitive, loop, why, f"arrays from {known or 'nothing'}", allowed)
     if not isinstance(carried.parts[found[0]].type, ArrayType):
         raise refusal(primitive, loop, f"of {base} the loop's element is a scalar", "", "an array",
                       "a loop further out")  # fmt: skip

@@ -2,7 +2,8 @@
 
 Each subject (a variant of one layer, say) has a search of its own. In the variants of the
 convolution template it draws and changes tiles (:mod:`nestmap.tuning.template_search`), in the
-sketches of a program solutions of their spaces (:mod:`nestmap.tuning.sketch_search`); else a model
+sketches of a program solutions of their spaces (:mod:`nestmap.tuning.sketch_search`; one search
+for all sketches of a program with several kernels); else a model
 starts from a guess (of :mod:`nestmap.tuning.descriptions`, or of a model that learned from other
 layers) and learns from outcomes.
 
@@ -17,12 +18,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import log1p
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.ast_model.nodes import Program
 from mapper.constraint_rules.predicate import Variable
 from mapper.cost.analytic import DeviceConstants
 from mapper.device_profile import DeviceProfile
@@ -48,7 +49,8 @@ from nestmap.tuning.descriptions import COLUMNS, CONSTANTS, Description, describ
 from nestmap.tuning.elsewhere import Elsewhere
 from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.predicted_start import Start
-from nestmap.tuning.sketch_search import SketchSearch
+from nestmap.tuning.progress_share import progress_share
+from nestmap.tuning.sketch_search import SketchSearch, is_of_several
 from nestmap.tuning.sources import Refused, Source, ignore_refusals
 from nestmap.tuning.statistics import relative_error
 from nestmap.tuning.template_search import TemplateSearch, first_candidates, is_template
@@ -73,20 +75,6 @@ _LEAN_WITHIN = 4.0
 _LEAST_MS = 1e-6
 #: Sketches whose spaces are solved before any is tried.
 _WEIGHED = 8
-#: Nobody becomes faster than its best times this: what is further behind is not asked again.
-_LEAST_SHARE = 0.25
-
-
-def progress_share(candidates: int, of_all: int = 0) -> float:
-    """How near to its own best a search is after so many candidates, as a share of the speed.
-
-    Seen on recorded searches of the template on a GPU: 0.80 to 0.92 after 5, 0.87 to 0.96 after
-    20, 0.88 to 0.99 after 50 (ceilings of hand-made kernels, 7,787 points). Some are further from
-    it: the more all searches have tried, ``of_all``, the less of its best one with few candidates
-    is taken to have shown (as in upper confidence bounds), or it would never be asked again.
-    """
-    doubt = (1 + log1p(of_all)) / (1 + candidates)
-    return max(_LEAST_SHARE, 1.0 - 0.5 * doubt**0.6)
 
 
 @dataclass(slots=True)
@@ -99,10 +87,11 @@ class Standing:
     least_bytes: float = float("inf")
 
     @classmethod
-    def of(cls, source: Source) -> Standing:
-        """The standing that earlier runs leave."""
-        standing = cls(source.promise, asked=len(source.history))
-        for _, outcome, memory_bytes in source.history:
+    def of(cls, sources: Sequence[Source]) -> Standing:
+        """The standing that earlier runs leave, of sources that have one search."""
+        history = [past for source in sources for past in source.history]
+        standing = cls(min(source.promise for source in sources), asked=len(history))
+        for _, outcome, memory_bytes in history:
             standing.add(outcome, memory_bytes)
         return standing
 
@@ -125,9 +114,8 @@ class Standing:
 
 
 class Search(Protocol):
-    """The search of one subject; ``index`` is the subject's."""
+    """The search of one subject, or of several."""
 
-    index: int
     exhausted: bool
 
     def next(self) -> Candidate | None:
@@ -174,17 +162,20 @@ class GuidedStrategy:
         # Who predicts, or has learned elsewhere, is to be asked in every variant.
         told = analytic or learned is not None or bool(elsewhere)
 
-        def search_of(source: Source) -> Search:
+        def search_of(own: Sequence[Source]) -> Search:
+            source = own[0]
             if is_template(source.subject) and not told:
                 return TemplateSearch(source, device, seed, goal, refused, watch)
             if source.subject.scheduled is not None and not told:
-                return SketchSearch(source, device, seed, goal, refused, watch)
+                return SketchSearch(own, device, seed, goal, refused, watch)
             return _Search(source, knows, seed, draw, refused, goal, settings, watch)
 
-        self._sources = tuple(sources)
+        # Sources by their searches.
+        self._sources = [[source] for source in sources] if told else _together(sources)
+        self._places = {source.index: k for k, own in enumerate(self._sources) for source in own}
         self._search_of = search_of
         self._searches: dict[int, Search] = {}
-        self._standings = [Standing.of(source) for source in sources]
+        self._standings = [Standing.of(own) for own in self._sources]
         self._seeks_front = isinstance(goal, Front)
         self._turn = 0
         self._weighed = False
@@ -210,8 +201,8 @@ class GuidedStrategy:
         ones, for each space takes a while to be solved."""
         expected = {
             place: search.expected_ms
-            for place, source in enumerate(self._sources[:_WEIGHED])
-            if source.subject.scheduled is not None
+            for place, own in enumerate(self._sources[:_WEIGHED])
+            if own[0].subject.scheduled is not None
             and isinstance(search := self._search(place), SketchSearch)
         }
         least_ms = min(expected.values(), default=0.0)
@@ -242,10 +233,30 @@ class GuidedStrategy:
 
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """Learn what became of a candidate."""
-        for place, source in enumerate(self._sources):
-            if source.index == candidate.subject_index:
-                self._standings[place].add(outcome, candidate.plan.memory_bytes)
-                self._search(place).tell(candidate, outcome)
+        place = self._places.get(candidate.subject_index)
+        if place is not None:
+            self._standings[place].add(outcome, candidate.plan.memory_bytes)
+            self._search(place).tell(candidate, outcome)
+
+
+def _together(sources: Sequence[Source]) -> list[list[Source]]:
+    """Sources in order, those of one program's combinations of structures as one."""
+    found: list[list[Source]] = []
+    for source in sources:
+        if is_of_several(source.subject):
+            others = (own for own in found if is_of_several(own[0].subject))
+            known = next((o for o in others if _written(o[0]) == _written(source)), None)
+            if known is not None:
+                known.append(source)
+                continue
+        found.append([source])
+    return found
+
+
+def _written(source: Source) -> Program | None:
+    """The program that a source's schedule rewrites."""
+    scheduled = source.subject.scheduled
+    return None if scheduled is None else scheduled.program
 
 
 class _DrawnCandidates(SolvedCandidates):
@@ -289,7 +300,6 @@ class _Search:
         settings: Settings,
         watch: Callable[[], Watch],
     ) -> None:
-        self.index = source.index
         self.exhausted = False
         self.known = 0
         self._source = source

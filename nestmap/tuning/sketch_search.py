@@ -1,115 +1,118 @@
-"""The search of a program under one sketch: mappings and sizes that the solver draws.
+"""The search of a program under its sketches: mappings and sizes that the solver draws.
 
-Everything that is tried is a solution of the sketch's space under what suits the device. What is
-expected to be fast comes first, by a cost (:mod:`nestmap.tuning.sketch_costs`);
-what was fast is changed in a few places, and the solver draws what must follow.
+A program of one kernel has a search for each sketch. One of several kernels has a single search
+over all combinations of its kernels' structures: each kernel's solutions are drawn, ordered and
+timed by themselves (:mod:`nestmap.tuning.part_search`), combinations that have a kernel alike share
+what is known of it, and a candidate changes one kernel, the others being the fastest known.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import exp, inf, log
-from random import Random
 from statistics import median
 
+from mapper.ast_model.elaborate import elaborate
 from mapper.constraint_rules.predicate import Variable
 from mapper.device_profile import DeviceProfile
-from mapper.errors import InputError, LimitError, UnsatisfiableError
-from mapper.measurement import Outcome, Timed
+from mapper.errors import InputError, LimitError, NestmapError, UnsatisfiableError
+from mapper.host_plan import HostPlan
+from mapper.measurement import Outcome, Timed, launch_ms
+from mapper.pipeline import Subject
 from mapper.search.goal import Goal
-from mapper.solver.factored.suited import Point, SuitedSpace
-from mapper.solver.limits import DEFAULT_LIMITS, Watch
+from mapper.solver.limits import Watch
 from mapper.solver.sampling import checked
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import MOST_TOO_LARGE, Candidate, fits
-from nestmap.tuning.sketch_costs import cost_on
+from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
+from nestmap.tuning.part_search import Drawn, PartSearch
+from nestmap.tuning.progress_share import progress_share
+from nestmap.tuning.sketch_costs import Cost, LoopCost, PlanCost
 from nestmap.tuning.sources import Refused, Source
 
-#: Of the random solutions that the first candidates are chosen from, the share that each batch
-#: adds; of these and changed ones no more are kept.
-_ADDED = 8
-_KEPT = 256
-#: How often it is drawn again where all was known, before a space is taken to be exhausted.
-_BARREN_DRAWS = 4
-#: The fastest, changed in at most so many variables; all changed ones are as many as new ones.
-_FASTEST = 4
-_MOST_FREED = 3
-#: Candidates that are chosen at once, the last by chance of the cheapest quarter.
-_BATCH = 4
-_CHANCES = 4
-#: Seconds that a sketch may take to be solved, or solutions to be drawn once: those of many kernels
-#: are left out where they would take the time of all others.
-_SOLVING_S = 3.0
-#: A clock that ticks coarsely may tell of no time at all.
-_LEAST_MS = 1e-6
+#: The fastest of each kernel together are tried where they are expected to be so much faster than
+#: all that was measured.
+_TOGETHER = 0.98
+#: Solutions that costs by whole plans may look at, and of one part at least.
+_PLANS = 24
+_LEAST_PLANS = 6
+
+
+@dataclass(eq=False, slots=True)
+class _Form:
+    """One of the sources, with its parts once it is begun, and with its kernels in each part."""
+
+    source: Source
+    parts: tuple[PartSearch, ...] = ()
+    kernels: tuple[frozenset[str], ...] = ()
+    names: tuple[str, ...] = ()
+    over: bool = False
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
-    """A solution, and the time that it is expected to take, in ms."""
+class _Trial:
+    """What a candidate is made of; ``fresh`` are the parts that are in it for the first time."""
 
-    point: Point
-    key: tuple[int, ...]
-    cost_ms: float
-    expected_ms: float
+    form: _Form
+    chosen: tuple[Drawn, ...]
+    fresh: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was measured of whole candidates."""
+
+    told: int = 0
+    best_ms: float = inf
+    given: dict[str, _Trial] = field(default_factory=dict[str, _Trial])
 
 
 class SketchSearch:
-    """A :class:`~nestmap.tuning.guided.Search` of one sketch of a program."""
+    """A :class:`~nestmap.tuning.guided.Search` of one sketch of a program, or of several: most
+    promising first, and then all of them of several kernels."""
 
     def __init__(
         self,
-        source: Source,
+        sources: Sequence[Source],
         device: DeviceProfile,
         seed: int,
         goal: Goal,
         refused: Refused,
         watch: Callable[[], Watch] = Watch,
     ) -> None:
-        self.index = source.index
         self.exhausted = False
-        self._source = source
+        self._forms = [_Form(source) for source in sources]
+        self._device = device
+        self._seed = seed
         self._goal = goal
         self._refused = refused
         self._watch = watch
-        self._random = Random(derived_seed(seed, source.program_hash, len(source.history)))
-        self._cost = cost_on(source, device)
-        self._space: SuitedSpace | None = None
-        limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
-        self._limits = Watch(limits, cancelled=self._is_cancelled)
-        self._pool: list[_Drawn] = []
-        self._waiting: list[_Drawn] = []
-        self._names = tuple[Variable, ...]()
-        self._given: dict[str, _Drawn] = {}
-        self._timed: list[tuple[float, _Drawn]] = []
-        self._keys: set[tuple[int, ...]] = set()
+        self._parts: dict[PartKey, PartSearch] = {}
+        self._known = _Known()
 
     @property
     def expected_ms(self) -> float:
-        """What the fastest that was drawn is expected to take, before any was timed; infinite where
-        there is none."""
+        """What the fastest that was drawn of the first is expected to take, before any was timed;
+        infinite where there is none."""
+        form = self._forms[0]
         try:
-            self._fill()
+            return sum(part.expected_ms for part in self._begun(form))
         except (UnsatisfiableError, LimitError) as error:
-            self._refused(self._source, error)
-        return min((drawn.expected_ms for drawn in self._pool), default=inf)
+            self._fail(form, error)
+            return inf
 
     def next(self) -> Candidate | None:
         """The next candidate; None where there are no more, which :attr:`exhausted` says too."""
         too_large = 0
         while too_large < MOST_TOO_LARGE:
             self._watch().look()
-            try:
-                if not self._waiting:
-                    self._waiting = self._batch()
-            except (UnsatisfiableError, LimitError) as error:
-                self._refused(self._source, error)
-            if not self._waiting:
+            trial = self._trial()
+            if trial is None:
                 break
-            candidate = self._candidate(self._waiting.pop(0))
-            if self._admits(candidate):
+            candidate = self._candidate(trial)
+            if self._admits(trial.form.source, candidate):
                 return candidate
             too_large += 1
         self.exhausted = True
@@ -117,88 +120,214 @@ class SketchSearch:
 
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """Learn what became of a candidate."""
-        drawn = self._given.get(candidate.id)
-        if drawn is not None and isinstance(outcome, Timed):
-            self._timed.append((max(outcome.time_ms, _LEAST_MS), drawn))
-            self._timed.sort(key=lambda timed: (timed[0], timed[1].key))
+        known = self._known
+        known.told += 1
+        trial = known.given.get(candidate.id)
+        if trial is None:
+            return
+        if isinstance(outcome, Timed):
+            known.best_ms = min(known.best_ms, outcome.time_ms)
+            for place, time_ms in _part_times(trial, candidate, outcome).items():
+                trial.form.parts[place].tell(trial.chosen[place], time_ms)
             self.exhausted = False
+            for form in self._forms:
+                form.over = form.failed
+        elif len(trial.fresh) > 1:
+            for place in trial.fresh:
+                trial.form.parts[place].doubt(trial.chosen[place])
 
-    def _candidate(self, drawn: _Drawn) -> Candidate:
+    # Which sketch, and what of it
+
+    def _trial(self) -> _Trial | None:
+        while (form := self._most_promising()) is not None:
+            try:
+                trial = self._trial_of(form)
+            except (UnsatisfiableError, LimitError) as error:
+                self._fail(form, error)
+                continue
+            if trial is not None:
+                return trial
+            form.over = True
+        return None
+
+    def _most_promising(self) -> _Form | None:
+        """The sketch whose kernels may become fastest together; begun if it was not."""
+        while left := [form for form in self._forms if not form.over]:
+            if len(left) == 1:
+                form = left[0]
+            else:
+                factor = self._calibration()
+                form = min(left, key=lambda form: self._promised_ms(form, factor))
+            if form.parts:
+                return form
+            try:
+                self._begun(form)
+                for part in form.parts:
+                    part.promised_ms(1.0, 0)
+            except (UnsatisfiableError, LimitError) as error:
+                self._fail(form, error)
+        return None
+
+    def _promised_ms(self, form: _Form, factor: float) -> float:
+        told = self._known.told
+        if form.parts:
+            return sum(part.promised_ms(factor, told) for part in form.parts)
+        begun = [other for other in self._forms if other.parts and not other.failed]
+        if not begun:
+            return form.source.promise
+        # What is not begun is as far behind the first as its place says.
+        first = begun[0]
+        of_first = sum(min(part.best_ms, factor * part.first_ms) for part in first.parts)
+        behind = form.source.promise / first.source.promise
+        return behind * of_first * progress_share(0, told)
+
+    def _calibration(self) -> float:
+        """How much longer kernels take than they cost, about."""
+        logs = [log(c) for part in self._parts.values() if (c := part.calibration)]
+        return exp(median(logs)) if logs else 1.0
+
+    def _trial_of(self, form: _Form) -> _Trial | None:
+        """New solutions of the parts that have none yet, or of the one that has most to gain; the
+        others are the fastest known. None where there is nothing new."""
+        told = self._known.told
+        parts = form.parts
+        best = [part.best for part in parts]
+        lacking = [place for place, drawn in enumerate(best) if drawn is None]
+        if not lacking and len(parts) > 1:
+            together = _Trial(form, tuple(drawn for drawn in best if drawn), ())
+            expected_ms = sum(part.best_ms for part in parts)
+            if expected_ms < _TOGETHER * self._known.best_ms and not self._is_given(together):
+                return together
+        if not lacking:
+            for place in sorted(range(len(parts)), key=lambda k: -parts[k].gain_ms(told)):
+                if (drawn := parts[place].next()) is not None:
+                    best[place] = drawn
+                    return _Trial(form, tuple(drawn for drawn in best if drawn), (place,))
+            return None
+        fresh: list[int] = []
+        for place in lacking:
+            drawn = parts[place].next()
+            if drawn is not None:
+                fresh.append(place)
+            # The only one there is may be under way.
+            best[place] = drawn or parts[place].latest
+        if not fresh or None in best:
+            for place in fresh:
+                if (drawn := best[place]) is not None:
+                    parts[place].unused(drawn)
+            return None
+        return _Trial(form, tuple(drawn for drawn in best if drawn), tuple(fresh))
+
+    def _is_given(self, trial: _Trial) -> bool:
+        return self._made(trial).id in self._known.given
+
+    # The parts of a sketch
+
+    def _begun(self, form: _Form) -> tuple[PartSearch, ...]:
+        if form.parts:
+            return form.parts
+        source = form.source
+        loops = elaborate(source.subject.require_program())
+        found = kernel_parts(loops.kernels, source.space)
+        searches: list[PartSearch] = []
+        for number, part in enumerate(found):
+            key = part.key
+            if key not in self._parts:
+                self._parts[key] = self._part_search(form, part, number, len(found))
+            searches.append(self._parts[key])
+        form.kernels = tuple(frozenset(k.name for k in part.kernels) for part in found)
+        form.names = tuple(kernel.name for kernel in loops.kernels)
+        form.parts = tuple(searches)
+        return form.parts
+
+    def _part_search(self, form: _Form, part: KernelPart, number: int, of: int) -> PartSearch:
+        source = form.source
+        alone = of == 1 and len(self._forms) == 1
+        # A history's candidates are tried no more; of several kernels they are told of again, which
+        # takes no measurement.
+        known = [assignment for assignment, _, _ in source.history] if alone else []
+        seed = derived_seed(self._seed, source.program_hash, len(known) if alone else number)
+        return PartSearch(part.space, self._cost(form, part, number, of), seed, known, self._watch)
+
+    def _cost(self, form: _Form, part: KernelPart, number: int, of: int) -> Cost:
+        if self._device.is_processor:
+            return LoopCost(part.kernels, self._device)
+
+        def others() -> Mapping[Variable, int]:
+            found: dict[Variable, int] = {}
+            for place, other in enumerate(form.parts):
+                if place != number:
+                    found |= other.any_point()
+            return found
+
+        return PlanCost(form.source, self._device, max(_LEAST_PLANS, _PLANS // of), others)
+
+    # Candidates
+
+    def _made(self, trial: _Trial) -> Candidate:
+        source = trial.form.source
+        whole: dict[Variable, int] = {}
+        for drawn in trial.chosen:
+            whole |= drawn.point.assignment
+        ordered = {variable: whole[variable] for variable, _ in source.space.variables}
+        return Candidate(source.index, source.subject, source.program_hash, ordered)
+
+    def _candidate(self, trial: _Trial) -> Candidate:
         """A solution as a candidate, after plain Python agreed that it is one."""
-        source = self._source
-        assignment = checked(source.space, dict(drawn.point.assignment))
-        candidate = Candidate(self.index, source.subject, source.program_hash, assignment)
-        self._given[candidate.id] = drawn
+        candidate = self._made(trial)
+        checked(trial.form.source.space, dict(candidate.assignment))
+        self._known.given[candidate.id] = trial
         return candidate
 
-    def _admits(self, candidate: Candidate) -> bool:
+    def _admits(self, source: Source, candidate: Candidate) -> bool:
         try:
             return fits(candidate, self._goal)
         except InputError as error:
-            self._refused(self._source, error)
+            self._refused(source, error)
             return False
 
-    def _batch(self) -> list[_Drawn]:
-        """What is expected to be fastest of what is known, and one by chance."""
-        self._fill()
-        self._pool.sort(key=lambda drawn: (drawn.expected_ms, drawn.key))
-        del self._pool[_KEPT:]
-        found: list[_Drawn] = []
-        while self._pool and len(found) < (_BATCH if self._given else 1):
-            by_chance = len(found) == _BATCH - 1
-            most = max(1, len(self._pool) // _CHANCES)
-            found.append(self._pool.pop(self._random.randrange(most) if by_chance else 0))
-        return found
+    def _fail(self, form: _Form, error: NestmapError) -> None:
+        form.over = form.failed = True
+        self._refused(form.source, error)
 
-    def _fill(self) -> None:
-        """Draw some more, if there are more; UnsatisfiableError, LimitError."""
-        if self._pool and not self._given:
-            return
-        self._limits.started = time.monotonic()
-        space = self._solutions()
-        for _ in range(_BARREN_DRAWS):
-            self._draw(space, self._cost.draws // (_ADDED if self._given else 1))
-            self._change(space)
-            if self._pool:
-                break
 
-    def _is_cancelled(self) -> bool:
-        cancelled = self._watch().cancelled
-        return cancelled is not None and cancelled()
+def _part_times(trial: _Trial, candidate: Candidate, outcome: Timed) -> dict[int, float]:
+    """What each part took, by its launches; where they were not timed one by one, what the others
+    are known to take goes off the sum, and the rest is of what is new, by what it costs."""
+    form = trial.form
+    if len(form.parts) == 1:
+        return {0: outcome.time_ms}
+    by_kernel = _kernel_times(form.names, candidate.plan, outcome)
+    if by_kernel is not None:
+        return {
+            place: sum(by_kernel[name] for name in names)
+            for place, names in enumerate(form.kernels)
+        }
+    known = [k for k in range(len(form.parts)) if k not in trial.fresh]
+    rest_ms = outcome.time_ms - sum(form.parts[k].best_ms for k in known)
+    costs = {k: trial.chosen[k].cost_ms for k in trial.fresh}
+    return {k: rest_ms * cost / sum(costs.values()) for k, cost in costs.items()}
 
-    def _solutions(self) -> SuitedSpace:
-        if self._space is None:
-            source = self._source
-            self._space = SuitedSpace(source.space, self._limits)
-            self._names = tuple(name for name, _ in source.space.variables)
-            self._keys |= {self._key(assignment) for assignment, _, _ in source.history}
-            if not self._space.count_joint():
-                raise UnsatisfiableError("no mapping of the sketch suits the device")
-        return self._space
 
-    def _draw(self, space: SuitedSpace, count: int) -> None:
-        """Random solutions, each equally likely."""
-        logs = [log(time_ms / drawn.cost_ms) for time_ms, drawn in self._timed]
-        factor = exp(median(logs)) if logs else 1.0
-        for _ in range(count):
-            self._add(space.draw_point(self._random), factor)
+def _kernel_times(
+    names: Sequence[str], plan: HostPlan, outcome: Timed
+) -> Mapping[str, float] | None:
+    """By kernel of the program; of those that are prepared no time at all. None where the launches
+    were not timed one by one."""
+    found: dict[str, float] = {}
+    for name, launch in zip(names, plan.launches, strict=True):
+        time_ms = 0.0 if launch.prepared else launch_ms(outcome, launch.kernel)
+        if time_ms is None:
+            return None
+        found[name] = time_ms
+    return found
 
-    def _change(self, space: SuitedSpace) -> None:
-        """Solutions that differ in little from the fastest ones; they are expected to be as much
-        faster than they cost as these were."""
-        for time_ms, drawn in self._timed[:_FASTEST]:
-            factor = time_ms / drawn.cost_ms
-            for _ in range(max(1, self._cost.draws // _ADDED // _FASTEST)):
-                number = self._random.randint(1, min(_MOST_FREED, len(space.steps)))
-                freed = self._random.sample(space.steps, number)
-                self._add(space.near(drawn.point, freed, self._random), factor)
 
-    def _add(self, point: Point | None, factor: float) -> None:
-        if point is None or (key := self._key(point.assignment)) in self._keys:
-            return
-        self._keys.add(key)
-        cost_ms = self._cost.ms(point.assignment)
-        self._pool.append(_Drawn(point, key, cost_ms, factor * cost_ms))
-
-    def _key(self, assignment: Mapping[Variable, int]) -> tuple[int, ...]:
-        return tuple(assignment[name] for name in self._names)
+def is_of_several(subject: Subject) -> bool:
+    """Whether a subject is a combination of structures of a program's kernels, or of kernels that
+    copy its views."""
+    scheduled = subject.scheduled
+    return scheduled is not None and (
+        len(scheduled.program.kernels) > 1
+        or any(use.primitive == "copy_views" for use in scheduled.schedule.uses)
+    )

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
+from random import Random
 
-from mapper.constraint_rules.rule import RuleOptions
+from mapper.ast_model.elaborate import elaborate
+from mapper.ast_model.nodes import Program
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.constraint_rules.suits.catalogue import ALL_SUITS
+from mapper.cost.cores import CoreCost
 from mapper.device_profile import DeviceProfile
-from mapper.errors import InputError, Problem
-from mapper.pipeline import Subject, subject_of_program, subject_of_scheduled
+from mapper.errors import InputError, LimitError, Problem
+from mapper.pipeline import Subject, derive_space, subject_of_program, subject_of_scheduled
 from mapper.schedules.scheduled import Scheduled
-from mapper.schedules.sketches.derivation import AS_IS, sketches_of
+from mapper.schedules.sketches.derivation import AS_IS, Combination, Combinations, sketches_of
+from mapper.schedules.sketches.draft import Sketch
+from mapper.solver.factored.suited import SuitedSpace
+from mapper.solver.limits import DEFAULT_LIMITS, Watch
+from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
 
 #: By how much the best of a sketch is likely to be slower than that of the one before it, which
 #: its maker holds to be better.
 _EACH_LATER = 0.1
 #: A program as it is written promises little where it has sketches.
 _AS_IS_PROMISE = 8.0
+#: Combinations of several kernels' structures that are tuned, and solutions of a kernel that tell
+#: which, with the seconds for its space.
+_MOST = 24
+_LOOKED_AT = 32
+_SOLVING_S = 1.0
 
 
 def sketched_subjects(
@@ -40,23 +55,101 @@ def sketched_subjects(
             )  # fmt: skip
         return (subject,)
     program = subject.program
-    found = sketches_of(program, device)
-    known = [sketch.name for sketch in found]
-    if wrong := [name for name in names or () if name not in known]:
-        raise InputError(
-            Problem("variant", "the program has no sketch of this name on the device",
-                    ", ".join(wrong), ", ".join(known))
-        )  # fmt: skip
-    wanted = dict.fromkeys(names or [*(name for name in known if name != AS_IS), AS_IS])
-    by_name = {sketch.name: sketch for sketch in found}
-    return tuple(
-        subject
-        if name == AS_IS
-        else subject_of_scheduled(
-            Scheduled(program, by_name[name].schedule), subject.label, by_name[name].program
-        )
-        for name in wanted
+    combinations = Combinations(program, device)
+    if names:
+        wanted = dict.fromkeys(names)
+        chosen = {name: combinations.named(name) for name in wanted}
+        if wrong := [name for name, found in chosen.items() if found is None and name != AS_IS]:
+            known = [sketch.name for sketch in sketches_of(program, device)]
+            several = " or several of them, joined by +" if len(combinations.options) > 1 else ""
+            raise InputError(
+                Problem("variant", "the program has no sketch of this name on the device",
+                        ", ".join(wrong), ", ".join(known) + several)
+            )  # fmt: skip
+    else:
+        kept = _kept(subject, combinations, device)
+        chosen = {combinations.name(choice): choice for choice in kept} | {AS_IS: None}
+    found = (
+        (name, None if choice is None else combinations.sketch(choice))
+        for name, choice in chosen.items()
     )
+    return tuple(
+        subject if sketch is None else _under(subject, program, sketch)
+        for name, sketch in found
+        if sketch is not None or name == AS_IS
+    )
+
+
+def _under(subject: Subject, program: Program, sketch: Sketch) -> Subject:
+    scheduled = Scheduled(program, sketch.schedule)
+    return subject_of_scheduled(scheduled, subject.label, sketch.program)
+
+
+def _kept(subject: Subject, combinations: Combinations, device: DeviceProfile) -> list[Combination]:
+    """The combinations to be tuned, most promising first: all of one kernel; of several one that is
+    expected to be fastest, what differs from it in a kernel, and some that differ in two."""
+    choices = list(combinations.neighbours(combinations.first))
+    if len(combinations.options) < 2:
+        return choices
+    behind = _behind(subject, combinations, choices, device)
+    best = tuple(min(range(len(own)), key=own.__getitem__) for own in behind)
+    around = list(combinations.neighbours(best))
+    further = {c for one in around for c in combinations.neighbours(one)}.difference(around)
+
+    def cost(choice: Combination) -> tuple[float, Combination]:
+        return sum(own[k] for own, k in zip(behind, choice, strict=True)), choice
+
+    others = [*sorted(around[1:], key=cost), *sorted(further, key=cost)]
+    return [best, *sorted(others[: _MOST - 1], key=cost)]
+
+
+def _behind(
+    subject: Subject,
+    combinations: Combinations,
+    choices: Sequence[Combination],
+    device: DeviceProfile,
+) -> list[list[float]]:
+    """Of each kernel what its structures are expected to take beside the first of each: by their
+    loops on a processor, else by their places."""
+    if not device.is_processor:
+        return [[float(k) for k in range(len(names))] for _, names in combinations.options]
+    known: dict[PartKey, float] = {}
+    assert subject.program is not None
+    expected: dict[Combination, float] = {}
+    for choice in choices:
+        sketch = combinations.sketch(choice)
+        made = None if sketch is None else _under(subject, subject.program, sketch)
+        expected[choice] = inf if made is None else _expected_ms(made, device, known)
+    found: list[list[float]] = []
+    for place, (_, names) in enumerate(combinations.options):
+        first = combinations.first
+        own = [(*first[:place], k, *first[place + 1 :]) for k in range(len(names))]
+        found.append([expected[choice] for choice in own])
+    return found
+
+
+def _expected_ms(subject: Subject, device: DeviceProfile, known: dict[PartKey, float]) -> float:
+    """What the fastest of some random solutions of each part take by their costs, together."""
+    program = subject.require_program()
+    options = with_suits(subject, DEFAULT_OPTIONS)
+    space = derive_space(subject, Mode.STRICT, device, options)
+    total = 0.0
+    for part in kernel_parts(elaborate(program).kernels, space):
+        key = part.key
+        if key not in known:
+            known[key] = _least_cost(part, device)
+        total += known[key]
+    return total
+
+
+def _least_cost(part: KernelPart, device: DeviceProfile) -> float:
+    cost, random = CoreCost(part.kernels, device), Random(0)
+    try:
+        space = SuitedSpace(part.space, Watch(replace(DEFAULT_LIMITS, time_s=_SOLVING_S)))
+        drawn = (space.draw_joint(random) for _ in range(_LOOKED_AT))
+        return min((cost.ms(found) for found in drawn if found is not None), default=inf)
+    except LimitError:
+        return inf
 
 
 def in_variant(subject: Subject, name: str, device: DeviceProfile) -> Subject:

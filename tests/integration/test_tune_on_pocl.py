@@ -10,13 +10,16 @@ import pytest
 from db.store import Store
 from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
-from mapper.measurement import Timed
-from mapper.pipeline import subject_of_layer
+from mapper.measurement import Timed, launch_ms
+from mapper.pipeline import subject_of_layer, subject_of_program
+from mapper.profiles import load_profile
 from nestmap.tuning.baselines import compare_with_baselines
 from nestmap.tuning.output import write_best
 from nestmap.tuning.policy import INPUT_SEED
 from nestmap.tuning.reference import make_workload
 from nestmap.tuning.run import Budget, tune
+from nestmap.tuning.sketch_subjects import sketched_subjects
+from tests.several_kernels import SOFTMAX
 from worker.measuring import MeasuringChild
 
 pytestmark = pytest.mark.kernels
@@ -47,3 +50,20 @@ def test_tune_compare_and_run_the_best_file(tmp_path: Path):
     assert {c.name: c.note for c in contestants if c.time_ms is None} == {}
     assert [c.name for c in contestants][:2] == ["tuned", "sequential loops"]
     assert contestants[0].time_over_tuned == 1.0
+
+
+def test_programs_of_several_kernels_are_timed_launch_by_launch(tmp_path: Path):
+    subject = subject_of_program(SOFTMAX)
+    subjects = sketched_subjects(subject, load_profile("pocl"))
+    with MeasuringChild() as child, Store.open(tmp_path / "store.sqlite3") as store:
+        result = tune(subjects, child, store, seed=2, budget=Budget(candidates=4))
+        assert result.refused == () and result.state.tried == 4
+        assert {kind for kind, count in result.state.outcomes.items() if count} == {"timed"}
+        for study in store.studies():
+            for measured in store.measurements(study):
+                assert isinstance(measured.outcome, Timed)
+                launches = [
+                    launch_ms(measured.outcome, f"k_{name}")
+                    for name in ("largest", "powers", "totals", "softmax")
+                ]
+                assert all(time_ms is not None and time_ms > 0 for time_ms in launches)

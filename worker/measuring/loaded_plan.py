@@ -47,11 +47,13 @@ def open_session(spec: str) -> Session:
 class RunTimes:
     """Device times of one run in ns, by its events: ``kernel_ns`` is the sum over the launches,
     ``span_ns`` first start to last end; ``prepared_ns`` is what prepared launches took beside, 0
-    where they had run before."""
+    where they had run before. ``launches_ns`` are the others one by one, with their kernels'
+    names."""
 
     kernel_ns: int
     span_ns: int
     prepared_ns: int = 0
+    launches_ns: tuple[tuple[str, int], ...] = ()
 
 
 def _poison(element: Element) -> np.ndarray[Any, Any]:
@@ -337,10 +339,14 @@ class LoadedPlan:
         except cl.Error as error:
             raise plan_failure(error, f"running kernel {current}", running=True) from error
         counted = times[len(prepared) :]
+        names = [launch.kernel for launch, _ in launches[len(prepared) :]]
         return RunTimes(
             kernel_ns=sum(end - start for start, end in counted),
             span_ns=counted[-1][1] - counted[0][0] if counted else 0,
             prepared_ns=sum(end - start for start, end in times[: len(prepared)]),
+            launches_ns=tuple(
+                (name, end - start) for name, (start, end) in zip(names, counted, strict=True)
+            ),
         )
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import inf
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mapper.host_plan import HostPlan
-from mapper.measurement import Outcome, Timed, Wrong
+from mapper.measurement import Outcome, Timed, Wrong, launch_fact
 from worker.devices.facts import machine_state
 from worker.measuring.comparison import NOT_FINITE_ERROR, Reference
 from worker.measuring.driver_errors import PlanFailure
@@ -156,6 +156,7 @@ def _judged(loaded: LoadedPlan, ran: _Ran, reference: Reference, terms: Terms) -
         "spread": f"{(max(kernels_ns) - min(kernels_ns)) / max(median(kernels_ns), 1):.4f}",
         # The norm of the difference over the norm of the reference.
         "relative_error": f"{max(c.relative_error for c in found):.6e}",
+        **_launch_times(runs),
         **_stability(*ran.reference_ns),
         **loaded.kernel_facts(),
         **machine_state(),
@@ -170,6 +171,17 @@ def _judged(loaded: LoadedPlan, ran: _Ran, reference: Reference, terms: Terms) -
         facts["checked"] = reference.checked
     worst = max(comparison.max_relative_error for comparison in found)
     return Timed(kernels_ns, worst, compile_ms, facts, tuple(run.span_ns for run in runs))
+
+
+def _launch_times(runs: Sequence[RunTimes]) -> dict[str, str]:
+    """Medians of the launches one by one, where there are several."""
+    if len(runs[0].launches_ns) < 2:
+        return {}
+    several = zip(*(run.launches_ns for run in runs), strict=True)
+    return {
+        launch_fact(one[0][0]): f"{median(time_ns for _, time_ns in one) / 1e6:.6f}"
+        for one in several
+    }
 
 
 def _timed_runs(

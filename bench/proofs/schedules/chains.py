@@ -15,6 +15,7 @@ from mapper.errors import InputError, LimitError
 from mapper.schedules.primitives.compute_at import compute_at
 from mapper.schedules.primitives.contract import contract, fuse_products
 from mapper.schedules.primitives.copy_result import copy_result
+from mapper.schedules.primitives.copy_views import copy_views
 from mapper.schedules.primitives.dot import dot
 from mapper.schedules.primitives.fission import fission
 from mapper.schedules.primitives.flatten import flatten, flatten_reduces
@@ -191,6 +192,11 @@ def _order(chain: Chain, rank: int) -> list[int]:
     return chain.random.sample(range(rank), rank)
 
 
+def _use(chain: Chain) -> int:
+    """Which of several reads; mostly the only one."""
+    return chain.random.choice((0, 0, 0, 1, 2))
+
+
 _CALLS: dict[str, Callable[[Chain], Call | None]] = {
     "split": _of_map(
         "split", lambda c, m: split(c.program, m, _size(c), c.random.choice(list(Overhang)),
@@ -220,13 +226,16 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
         c.program, r, _size(c), c.parameter("swap") if c.random.random() < 0.5 else 1))),
     "copy_result": _rarely(_of_map("copy_result", lambda c, _: copy_result(
         c.program, c.random.choice(c.program.kernels).name, c.parameter("computed")))),
+    "copy_views": _of_map("copy_views", lambda c, _: copy_views(
+        c.program, c.random.choice(c.program.kernels).name)),
     "spread": _of_reduce("spread", lambda c, r: spread(c.program, r, c.random.choice((1, 2)))),
     "unroll": _of_reduce("unroll", lambda c, r: unroll(c.program, r, c.random.choice((1, "ut")))),
     "prefetch": _of_reduce("prefetch", lambda c, r: prefetch(c.program, r)),
     "double_buffer": _of_reduce("double_buffer", lambda c, r: double_buffer(c.program, r)),
     "contract": _of_loop("contract", lambda c, m, _: contract(c.program, m)),
     "fuse_products": _of_loop("fuse_products", lambda c, m, _: fuse_products(c.program, m)),
-    "overlap": _of_loop("overlap", lambda c, m, b: overlap(c.program, m, said_name(b) or b)),
+    "overlap": _of_loop("overlap", lambda c, m, b: overlap(
+        c.program, m, said_name(b) or b, use=_use(c))),
     "widen": _of_loop("widen", lambda c, m, b: widen(
         c.program, m, b, c.random.choice((0, 1)), c.random.choice((1, 2)),
         c.random.choice((1, 1, 2)))),
@@ -234,11 +243,12 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
         c.program, m, b, _memory(c),
         order=c.random.choice(((), (), _order(c, 2), _order(c, 3))),
         padding=c.random.choice((0, 0, 1)), vector=c.random.choice((1, 1, 2)),
-        apart=c.random.random() < 0.5)),
+        apart=c.random.random() < 0.5, use=_use(c))),
     "stage_once": _of_loop("stage", lambda c, m, b: stage(
         c.program, m, said_name(b) or b, _memory(c), once=True)),
     "pack": _of_loop("pack", lambda c, m, b: pack(
-        c.program, m, b, c.parameter("packed"), c.random.choice(((), (), _order(c, 3))))),
+        c.program, m, b, c.parameter("packed"), c.random.choice(((), (), _order(c, 3))),
+        use=_use(c))),
     "compute_at": _of_loop("compute_at", lambda c, m, b: compute_at(c.program, b, m, _memory(c))),
     "inline": _of_let("inline", lambda c, t: inline(c.program, t)),
     "materialise": _of_let(

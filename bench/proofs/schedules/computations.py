@@ -44,12 +44,28 @@ def _product(random: Random) -> str:
     if random.random() < 0.3:
         total = f"map#relu(t => max(t, 0.0), {total})"
     b, columns = ("[[float]N]K", "transpose(b)") if random.random() < 0.5 else ("[[float]K]N", "b")
+    if random.random() < 0.25:
+        n, columns = m, "a"  # a Gram matrix: one array is read in two places
     nest = f"map#row(x => join(map#column(y => {total}, {columns})), a)"
     if random.random() < 0.3:
         nest = f"transpose({nest})"
     return _program(
         f"M = {m}, N = {n}, K = {k}", f"a : [[float]K]M; b : {b}", f"kernel product = {nest}"
     )
+
+
+def _spaced(random: Random) -> str:
+    """Views with names around a kernel: zeros between elements, and in reverse."""
+    n, m = random.choice((3, 4)), random.choice((2, 4))
+    spaced = (
+        f"let spaced = pad({m} - 1, 1, 0.0, join(map#between(e => pad(0, 1, 0.0, e), split(1, a))))"
+    )
+    total = "reduce((acc, k) => fma(k.0, k.1, acc), 0.0, zip(win, weights))"
+    body = f"map#place(win => join(map#filter(weights => {total}, turned)), slide(m, 1, spaced))"
+    return _program(
+        f"N = {n}, m = {m}, F = 2", "a : [float]N; f : [[float]m]F",
+        f"kernel c = {spaced} in let turned = map#turn(g => reorder(reverse, g), f) in {body}",
+    )  # fmt: skip
 
 
 def _convolution(random: Random) -> str:
@@ -128,4 +144,4 @@ def _pointwise(random: Random) -> str:
     )
 
 
-_KINDS = (_product, _convolution, _convolution, _stencils, _pool, _sums, _pointwise)
+_KINDS = (_product, _convolution, _convolution, _stencils, _pool, _sums, _pointwise, _spaced)

@@ -8,7 +8,7 @@ from mapper.ast_model.bounds import is_name
 from mapper.ast_model.nodes import Kernel, Let, Program, Reduce, Ref, To
 from mapper.schedules.find import find_let
 from mapper.schedules.step import Step, refusal, step
-from mapper.schedules.tree import free_names, substituted, through_layout
+from mapper.schedules.tree import free_names, is_view, substituted, through_layout
 
 NAME = "materialise"
 
@@ -36,6 +36,9 @@ def materialise(program: Program, name: str, kernel: str) -> Step:
                       ", ".join(sorted(inner)), "inputs and earlier kernels",
                       "fission of the maps around it")  # fmt: skip
     value = let.value.argument if isinstance(let.value, To) else let.value
+    if is_view(value):
+        raise refusal(NAME, name, "it is a view, which no map writes", "", "what is computed",
+                      "copy_views of the kernel")  # fmt: skip
     _, made = through_layout(value)
     if isinstance(made, Reduce) and isinstance(made.initial, To):
         raise refusal(NAME, name, "its accumulator has a memory of its own, and nothing copies it",

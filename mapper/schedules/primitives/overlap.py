@@ -21,13 +21,14 @@ MAX_MARGIN = 32
 VECTORS = (1, 2, 4, 8, 16)
 
 
-def overlap(program: Program, loop: MapId, base: str) -> Step:
+def overlap(program: Program, loop: MapId, base: str, use: int = 0) -> Step:
     """What this map or reduce reads of ``base`` in an iteration as one dense tile.
 
     Tiles overlap where windows do (the halo). Applies where every place is a sum of the loops'
-    variables times constant steps forward, and a border is around the whole of ``base``.
+    variables times constant steps forward, and a border is around the whole of ``base``. ``use``
+    says in which of several places it is read, counted from 1.
     """
-    return _tiled(NAME, program, loop, base, Margin())
+    return _tiled(NAME, program, loop, base, Margin(), use)
 
 
 def widen(
@@ -50,10 +51,12 @@ def widen(
     return _tiled("widen", program, loop, base, margin)
 
 
-def _tiled(primitive: str, program: Program, loop: MapId, base: str, margin: Margin) -> Step:
+def _tiled(
+    primitive: str, program: Program, loop: MapId, base: str, margin: Margin, use: int = 0
+) -> Step:
     names = Names(program)
     found = carried(primitive, names, program, loop)
-    place = one_part(primitive, found, loop, base)
+    place = one_part(primitive, found, loop, base, use)
     tiling = part_tiling(primitive, found, loop, place)
     source = base_node(names, found, place)
     if primitive == NAME and tiling.is_dense:

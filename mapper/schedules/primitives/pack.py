@@ -23,16 +23,24 @@ from mapper.schedules.unique import Names
 NAME = "pack"
 
 
-def pack(program: Program, loop: MapId, base: str, kernel: str, order: Sequence[int] = ()) -> Step:
+def pack(
+    program: Program,
+    loop: MapId,
+    base: str,
+    kernel: str,
+    order: Sequence[int] = (),
+    use: int = 0,
+) -> Step:
     """A kernel ``kernel`` writes the tiles of ``base`` that the loop reads; the loop reads those.
 
     Its dimensions are those loops around that the tile depends on, then the tile's own;
-    ``order`` permutes them. Of an input that is a ``constant`` it runs once. Applies where the
-    tiles depend on inputs and earlier kernels only.
+    ``order`` permutes them. Where the loop reads the array in several places, each has tiles of its
+    own: ``use`` says which, counted from 1. Of an input that is a ``constant`` it runs once.
+    Applies where the tiles depend on inputs and earlier kernels only.
     """
     names = Names(program)
     found = carried(NAME, names, program, loop, every=True)
-    place = one_part(NAME, found, loop, base)
+    place = one_part(NAME, found, loop, base, use)
     tiling = part_tiling(NAME, found, loop, place)
     source = base_node(names, found, place)
     taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}

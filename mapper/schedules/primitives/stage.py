@@ -36,6 +36,7 @@ def stage(
     vector: Size = 1,
     apart: bool = False,
     once: bool = False,
+    use: int = 0,
 ) -> Step:
     """The loop's body reads ``base`` from a copy, ``<base>_<memory>``, made by maps of that name.
 
@@ -44,11 +45,12 @@ def stage(
     begin in one bank; ``vector`` is the length of an innermost map of the copy, which a vector
     code can take, and ``apart`` makes it a dimension of the buffer, which registers need that are
     vectors. What is staged is what the element holds: overlap first where that are windows.
-    ``once`` leaves out dimensions along which it holds the same again and again.
+    ``once`` leaves out dimensions along which it holds the same again and again. ``use`` says in
+    which of several places it is read, counted from 1.
     """
     names = Names(program)
     found = carried(NAME, names, program, loop)
-    place = one_part(NAME, found, loop, base)
+    place = one_part(NAME, found, loop, base, use)
     part = found.parts[place]
     tiling = part_tiling(NAME, found, loop, place) if once else None
     left_out = () if tiling is None else repeated_inner(tiling)

@@ -13,13 +13,13 @@ from mapper.ast_model.builders import said_name
 from mapper.ast_model.elaborator import Elaborator
 from mapper.ast_model.index_expr import Expr, Symbol, symbol, the_symbol
 from mapper.ast_model.loop_nest import Load
-from mapper.ast_model.nodes import Join, Kernel, Map, Node, Program, Reduce, Ref, Zip
+from mapper.ast_model.nodes import Join, Kernel, Let, Map, Node, Program, Reduce, Ref, Zip
 from mapper.ast_model.type_check import infer_part
 from mapper.ast_model.types import Type, dimensions
 from mapper.ast_model.views import ArrayView, ScalarView
 from mapper.errors import InputError
 from mapper.schedules.access import Access, opaque
-from mapper.schedules.carried import carried
+from mapper.schedules.carried import carried, part_tiling
 from mapper.schedules.find import find_map, find_reduce
 from mapper.schedules.folds import fold_of
 from mapper.schedules.sizes import lengths
@@ -114,6 +114,34 @@ def nest_of(draft: Draft, kernel: str) -> tuple[Draft, Nest]:
         kernel, loops, operands, name, factors, sliding,
         fold_of(draft.program, found) is not None, epilogue, written,
     )  # fmt: skip
+
+
+def without_views(draft: Draft, kernel: str) -> Draft:
+    """The kernel without ``let``s of views around it, which may take steps: its maps read through
+    the views where places are sums of loops' variables then, else copies of them."""
+    inlined = draft
+    while isinstance(let := _kernel(inlined.program, kernel).body, Let) and is_view(let.value):
+        after = inlined.maybe("inline", let.name)
+        if after is inlined:
+            break
+        inlined = after
+    if inlined is draft or _is_read_in_steps(inlined, kernel):
+        return inlined
+    copied = draft.maybe("copy_views", kernel)
+    return inlined if copied is draft else copied
+
+
+def _is_read_in_steps(draft: Draft, kernel: str) -> bool:
+    """Whether tiles can be made of all that the kernel's nest reads."""
+    try:
+        draft, nest = nest_of(draft, kernel)
+        innermost = nest.loops[-1].name if nest.loops else ""
+        found = carried("sketch", Names(draft.program), draft.program, innermost)
+        for place in range(len(found.parts)):
+            part_tiling("sketch", found, innermost, place)
+    except InputError:
+        return False
+    return True
 
 
 def _kernel(program: Program, name: str) -> Kernel:

@@ -44,6 +44,18 @@ class Tiles:
     """A work-item's own, the map of lanes last."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """A nest with its sums: names of the outermost and the innermost reduce, and of the array that
+    each operand is read from, packed or not."""
+
+    draft: Draft
+    tiles: Tiles
+    chunks: str
+    rest: str
+    bases: tuple[str, ...]
+
+
 class Contractions:
     """Structures of one kernel; what they begin with alike is derived once."""
 
@@ -51,15 +63,16 @@ class Contractions:
         self._draft = draft
         self._nest = nest
         self._tiled: dict[tuple[int, bool], tuple[Draft, Tiles]] = {}
-        self._summed: dict[Choice, tuple[Draft, Tiles, str, str]] = {}
+        self._summed: dict[Choice, _Sums] = {}
 
     def of(self, choice: Choice) -> Draft:
         """The structure on the kernel; NotApplicable where a step of it does not apply."""
-        draft, tiles, chunks, rest = self._sums(replace(choice, local=False))
+        sums = self._sums(replace(choice, local=False))
+        draft = sums.draft
         if choice.local:
-            draft = _staged(draft, self._nest, tiles, chunks)
-        draft = draft.maybe("contract", chunks)
-        return draft.maybe("unroll", rest, switch=f"unroll_{self._nest.kernel}")
+            draft = _staged(draft, self._nest, sums)
+        draft = draft.maybe("contract", sums.chunks)
+        return draft.maybe("unroll", sums.rest, switch=f"unroll_{self._nest.kernel}")
 
     def _tiles(self, choice: Choice) -> tuple[Draft, Tiles]:
         key = choice.vector, choice.items
@@ -67,15 +80,16 @@ class Contractions:
             self._tiled[key] = tiled(self._draft, self._nest, choice)
         return self._tiled[key]
 
-    def _sums(self, choice: Choice) -> tuple[Draft, Tiles, str, str]:
+    def _sums(self, choice: Choice) -> _Sums:
         if choice not in self._summed:
             draft, tiles = self._tiles(choice)
+            bases = tuple(operand.base for operand in self._nest.operands)
             if choice.packed:
-                draft = _packed(draft, self._nest, choice, tiles)
+                draft, bases = _packed(draft, self._nest, choice, tiles)
             if choice.halo:
                 draft = halo(draft, self._nest, tiles, choice.halo)
             draft, chunks, rest = summed(draft, self._nest, tiles)
-            self._summed[choice] = draft, tiles, chunks, rest
+            self._summed[choice] = _Sums(draft, tiles, chunks, rest, bases)
         return self._summed[choice]
 
 
@@ -155,53 +169,78 @@ def _chunked(draft: Draft, nest: Nest) -> tuple[Draft, str, str]:
     return draft, order[0], order[-1]
 
 
-def _packed(draft: Draft, nest: Nest, choice: Choice, tiles: Tiles) -> Draft:
-    """Operands that lanes go along laid out as tiles need them, lanes innermost.
+def _packed(
+    draft: Draft, nest: Nest, choice: Choice, tiles: Tiles
+) -> tuple[Draft, tuple[str, ...]]:
+    """Operands that lanes go along laid out as tiles need them, lanes innermost; and the array that
+    each operand is read from then. An array that is read in two places has a copy for each.
 
     NotApplicable where there is none that can be.
     """
     before = draft
-    for operand in nest.operands:
+    loop = tiles.outer[-1]
+    bases = [operand.base for operand in nest.operands]
+    for k, operand in enumerate(nest.operands):
         lanes = operand.depends(choice.vector)
         if operand.windows or not (lanes or choice.whole):
             continue
-        kernel = f"{operand.base}_packed"
-        plain = draft.maybe("pack", tiles.outer[-1], operand.base, kernel)
+        kernel = _free_name(draft, f"{operand.base}_packed")
+        use = _use(bases, k)
+        plain = draft.maybe("pack", loop, operand.base, kernel, **use)
         if plain is not draft:
-            places = range(len(tiles.own) - 1, -1, -1)
-            draft = _in_lanes(
-                draft, plain, operand.base, kernel, tiles, places[: 1 if lanes else None]
+            places = range(len(tiles.own) - 1, -1, -1)[: 1 if lanes else None]
+            order = _order_in_lanes(draft, operand.base, tiles, places, **use)
+            draft = (
+                plain
+                if order is None
+                else draft.then("pack", loop, operand.base, kernel, order=order, **use)
             )
+            bases[k] = kernel
     if draft is before:
-        raise refusal("pack", tiles.outer[-1], "lanes go along no operand that can be packed")
-    return draft
+        raise refusal("pack", loop, "lanes go along no operand that can be packed")
+    return draft, tuple(bases)
 
 
-def _in_lanes(
-    draft: Draft, plain: Draft, base: str, kernel: str, tiles: Tiles, places: Sequence[int]
-) -> Draft:
-    """The packing whose innermost dimension is the one that the first of some of a work-item's own
-    maps goes along which goes along any."""
+def _use(bases: Sequence[str], place: int) -> dict[str, int]:
+    """Which of several reads of its array an operand is; nothing where it is the only one."""
+    if bases.count(bases[place]) < 2:
+        return {}
+    return {"use": 1 + bases[:place].count(bases[place])}
+
+
+def _free_name(draft: Draft, wanted: str) -> str:
+    taken = {k.name for k in draft.program.kernels} | {i.name for i in draft.program.inputs}
+    names = (wanted, *(f"{wanted}_{k}" for k in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)
+
+
+def _order_in_lanes(
+    draft: Draft, base: str, tiles: Tiles, places: Sequence[int], use: int = 0
+) -> tuple[int, ...] | None:
+    """The order in which the innermost dimension of a packing is the one that the first of some of
+    a work-item's own maps goes along which goes along any; None where it is so anyhow."""
     for place in places:
-        rank, along = lanes_of(draft.program, tiles.outer[-1], base, len(tiles.items) + place)
-        if along is None:
-            continue
-        if along == rank - 1:
-            return plain
-        order = (*(k for k in range(rank) if k != along), along)
-        return draft.then("pack", tiles.outer[-1], base, kernel, order=order)
-    return plain
+        rank, along = lanes_of(draft.program, tiles.outer[-1], base, len(tiles.items) + place, use)
+        if along is not None:
+            plain = along == rank - 1
+            return None if plain else (*(k for k in range(rank) if k != along), along)
+    return None
 
 
-def _staged(draft: Draft, nest: Nest, tiles: Tiles, chunks: str) -> Draft:
+def _staged(draft: Draft, nest: Nest, sums: _Sums) -> Draft:
     """What a chunk reads of each operand in local memory, shared by the group's work-items."""
-    for operand in nest.operands:
-        base = _known(draft, operand.base)
-        dense = draft.maybe("overlap", chunks, base)
-        staged = dense.maybe("stage", chunks, base, "local", vector=f"copy_{operand.base}")
-        draft = staged if staged is not dense else draft
-    if len(tiles.items) > 1:
-        draft = draft.maybe("nest", tiles.items)
+    chunks, items = sums.chunks, sums.tiles.items
+    for k, operand in enumerate(nest.operands):
+        base, use = sums.bases[k], _use(sums.bases, k)
+        copy = f"copy_{operand.base}"
+        if copy in {p.name for p in draft.program.parameters}:
+            copy = f"{copy}_{k + 1}"
+        dense = draft.maybe("overlap", chunks, base, **use)
+        staged = dense.maybe("stage", chunks, base, "local", vector=copy, **use)
+        if staged is not dense:
+            draft = staged
+    if len(items) > 1:
+        draft = draft.maybe("nest", items)
     return draft.maybe("prefetch", chunks, buffers=f"prefetch_{nest.kernel}")
 
 
@@ -217,8 +256,3 @@ def halo(draft: Draft, nest: Nest, tiles: Tiles, memory: str) -> Draft:
             draft = draft.then("stage", tiles.outer[-1], operand.base, memory,
                                vector=f"copy_{operand.base}")  # fmt: skip
     return draft
-
-
-def _known(draft: Draft, base: str) -> str:
-    packed = f"{base}_packed"
-    return packed if any(k.name == packed for k in draft.program.kernels) else base

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import lt
 
 from mapper.ast_model.nodes import Program
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
 from mapper.schedules.schedule import Schedule, Use
-from mapper.schedules.sketches.analysis import Nest, nest_of
+from mapper.schedules.sketches.analysis import Nest, nest_of, without_views
 from mapper.schedules.sketches.contraction import Choice, Contractions
 from mapper.schedules.sketches.draft import Draft, Sketch
 from mapper.schedules.sketches.plain import over_groups, parts, transposed, vectors
@@ -22,6 +23,10 @@ LONG = 64
 MAX_LANES = 2
 AS_IS = "as-is"
 """The sketch that changes nothing."""
+ALL_FIRST = "all-first"
+"""Of several kernels, the first structure of each."""
+MAX_NAME = 64
+_BY_NUMBER = "structures-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +39,133 @@ class Structure:
 
 
 def sketches_of(program: Program, device: DeviceProfile) -> tuple[Sketch, ...]:
-    """Every structure of each kernel, the others of the program as their first structure has them.
+    """Every structure of each kernel, the others of the program under their first structure.
 
     A structure that does not apply is left out. The program as it is comes first.
     """
-    found = [_sketch(AS_IS, "as it is written: every map parallel, nothing kept", Draft(program))]
-    # As a schedule begins, too.
-    base = Draft(with_named_steps(program))
-    names = [k.name for k in program.kernels]
-    for kernel in names:
-        start = _prepared(base, kernel)
+    as_it_is = _sketch(AS_IS, "as it is written: every map parallel, nothing kept", Draft(program))
+    combinations = Combinations(program, device)
+    found = (combinations.sketch(choice) for choice in combinations.neighbours(combinations.first))
+    return (as_it_is, *(sketch for sketch in found if sketch is not None))
+
+
+#: Of each kernel that has structures, in order, which of them.
+Combination = tuple[int, ...]
+
+
+class Combinations:
+    """A program with one structure for each of its kernels that has any, those that copy its views
+    among them.
+
+    ``options`` are those kernels in order with the names of their structures, best first. Drafts
+    that begin alike are derived once.
+    """
+
+    def __init__(self, program: Program, device: DeviceProfile) -> None:
+        self._device = device
+        # As a schedule begins, too.
+        base = Draft(with_named_steps(program))
+        for kernel in program.kernels:
+            base = without_views(base, kernel.name)
+        self._several = len(base.program.kernels) > 1
+        self._begun: dict[Combination, list[tuple[str, str, Draft]]] = {}
+        self._base = base
+        options: list[tuple[str, tuple[str, ...]]] = []
+        self._kernels: list[str] = []
+        for kernel in [k.name for k in base.program.kernels]:
+            done = self._done(base, kernel)
+            if done:
+                self._kernels.append(kernel)
+                options.append((kernel, tuple(name for name, _, _ in done)))
+                place = (0,) * len(self._kernels)
+                self._begun[place[1:]] = done
+                base = done[0][2]
+        self.options = tuple(options)
+
+    @property
+    def first(self) -> Combination:
+        """The first structure of each kernel."""
+        return (0,) * len(self.options)
+
+    def neighbours(self, around: Combination) -> Iterator[Combination]:
+        """A combination, then those that differ from it in one kernel."""
+        if not around:
+            return
+        yield around
+        for place, (_, names) in enumerate(self.options):
+            for other in range(len(names)):
+                if other != around[place]:
+                    yield (*around[:place], other, *around[place + 1 :])
+
+    def name(self, choice: Combination) -> str:
+        """The structures that are not their kernel's first one, by kernel; their numbers where that
+        is long."""
+        if not self._several:
+            return self.options[0][1][choice[0]]
+        own = zip(self.options, choice, strict=True)
+        name = "+".join(f"{kernel}-{names[k]}" for (kernel, names), k in own if k) or ALL_FIRST
+        return name if len(name) <= MAX_NAME else _BY_NUMBER + "-".join(map(str, choice))
+
+    def named(self, name: str) -> Combination | None:
+        """The combination of this name, or of these parts in any order; None if there is none."""
+        if not self._several:
+            own = self.options[0][1] if self.options else ()
+            return (own.index(name),) if name in own else None
+        numbers = name.removeprefix(_BY_NUMBER).split("-")
+        if name.startswith(_BY_NUMBER) and all(number.isdecimal() for number in numbers):
+            choice = tuple(map(int, numbers))
+            lengths = [len(names) for _, names in self.options]
+            fits = len(choice) == len(lengths) and all(map(lt, choice, lengths))
+            return choice if fits else None
+        known = {f"{kernel}-{structure}": (place, k)
+                 for place, (kernel, names) in enumerate(self.options)
+                 for k, structure in enumerate(names)}  # fmt: skip
+        found: dict[int, int] = {}
+        for part in () if name == ALL_FIRST else name.split("+"):
+            if part not in known or known[part][0] in found:
+                return None
+            place, k = known[part]
+            found[place] = k
+        return tuple(found.get(k, 0) for k in range(len(self.options)))
+
+    def sketch(self, choice: Combination) -> Sketch | None:
+        """The program under these structures; None where one does not apply after the others."""
+        draft, reasons = self._base, list[str]()
+        for place, k in enumerate(choice):
+            prefix = choice[:place]
+            if prefix not in self._begun:
+                self._begun[prefix] = self._done(draft, self._kernels[place])
+            name = self.options[place][1][k]
+            found = [one for one in self._begun[prefix] if one[0] == name]
+            if not found:
+                return None
+            ((_, reason, draft),) = found
+            if k or not self._several:
+                reasons.append(reason)
+        name = self.name(choice)
+        if name == ALL_FIRST:
+            own = (f"{kernel} {names[0]}" for kernel, names in self.options)
+            reasons = [f"the first structure of each kernel: {', '.join(own)}"]
+        return _sketch(name, "; ".join(reasons), draft)
+
+    def _done(self, draft: Draft, kernel: str) -> list[tuple[str, str, Draft]]:
+        """The structures of a kernel that apply and differ: name, reason, what comes of it."""
+        start = _prepared(draft, kernel)
         if start is None:
-            continue
+            return []
         draft, nest = start
-        first: Draft | None = None
-        known: set[tuple[Use, ...]] = set()
         shared = Contractions(draft, nest)
-        for structure in structures(nest, device):
+        found: list[tuple[str, str, Draft]] = []
+        known: set[tuple[Use, ...]] = set()
+        for structure in structures(nest, self._device):
             try:
                 done = structure.run(draft, nest, shared)
             except InputError:
                 continue
-            if done.uses in known:
-                continue
-            known.add(done.uses)
-            first = first or done
-            label = structure.name if len(names) == 1 else f"{kernel}-{structure.name}"
-            found.append(_sketch(label, structure.reason, done))
-        base = first or base
-    return tuple(found)
+            if done.uses not in known:
+                known.add(done.uses)
+                found.append((structure.name, structure.reason, done))
+        return found
 
 
 def _prepared(draft: Draft, kernel: str) -> tuple[Draft, Nest] | None:

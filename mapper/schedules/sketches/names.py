@@ -28,11 +28,13 @@ def chained(name: str) -> tuple[str, str]:
     return f"{name}_tile", f"{name}_in_tile"
 
 
-def lanes_of(program: Program, loop: str, base: str, place: int) -> tuple[int, int | None]:
+def lanes_of(
+    program: Program, loop: str, base: str, place: int, use: int = 0
+) -> tuple[int, int | None]:
     """Of tiles of ``base`` that a loop reads: their rank, and the dimension that a map inside of it
     goes along, the ``place``-th of those directly in it."""
     found = carried("sketch", Names(program), program, loop, every=True)
-    tiling = part_tiling("sketch", found, loop, one_part("sketch", found, loop, base))
+    tiling = part_tiling("sketch", found, loop, one_part("sketch", found, loop, base, use))
     core = without_repeats(tiling)
     variable = tiling.inner[place][0]
     mine = [any(t.variable == variable for t in core.dimensions[d].inner) for d in core.kept]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.index_expr import Expr, const, floor_div, modulo, symbol
 from mapper.ast_model.text_form import parse
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
@@ -66,7 +67,7 @@ def costs_of(sketch: str, **parameters: int) -> list[float]:
     space = derive_space(subject, Mode.STRICT, POCL, with_suits(subject, DEFAULT_OPTIONS))
     pins: dict[Variable, int] = {ParameterVariable(name): v for name, v in parameters.items()}
     solved = SuitedSpace(narrowed(space, Restrictions(pins=pins)))
-    cost, random = CoreCost(subject.require_program(), POCL), Random(1)
+    cost, random = CoreCost(elaborate(subject.require_program()).kernels, POCL), Random(1)
     drawn = (solved.draw_joint(random) for _ in range(40))
     return [cost.ms(found) for found in drawn if found is not None]
 

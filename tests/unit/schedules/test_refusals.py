@@ -53,6 +53,12 @@ PROGRAMS = {
     "\nkernel c = map#row(x => map#col(y => id(y), x), map#lay(s => map#lie(w => s, b), one))",
     "outer reduce": "kernel c = join(reduce((acc, x) => map#col(z => add(z.0, z.1), zip(acc, x)), "
     "map#zero(y => id(y), fill(0.0, K)), a))",
+    "named as an input": "kernel c = let a = pad(1, 1, 0.0, a) in map#row(x => map#col(y => id(y), "
+    "x), a)",
+    "named view": "kernel c = let wide = map#lay(r => pad(1, 1, 0.0, r), a) in map#row(x => "
+    "map#col(y => add(y.0, y.1), zip(x.0, x.1)), zip(wide, wide))",
+    "gram": "kernel c = map#row(x => join(map#col(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
+    "zip(x, y)), a)), a)",
     "plain": "kernel c = map#row(x => map#col(y => id(y), x), a)",
     "vectors": "fun dot_add(x, y, z) = x - y\n" + product(),
     "siblings": "kernel c = map#row(x => let t = to_local(map#one(y => id(y), x)) in "
@@ -120,6 +126,10 @@ REFUSALS = [
     ("product", "copy_result(c, c)", "taken or unusable"),
     ("product", "copy_result(nothing, one)", "no kernel has this name"),
     ("outer reduce", "copy_result(c, one)", "no map is outermost in it"),
+    ("named view", "materialise(wide, made)", "a view, which no map writes"),
+    ("product", "copy_views(c)", "no view that it reads has a name"),
+    ("product", "copy_views(nothing)", "no kernel has this name"),
+    ("named as an input", "copy_views(c)", "taken or unusable"),
     ("product", "spread(k, 1)", "no private memory of its own"),
     ("product", "move_inside(col) stage_accumulator(k) spread(k, 2)", "has other dimensions"),
     ("product", "move_inside(col) split_reduce(k, 2) stage_accumulator(k_tile) spread(k_tile, 1)",
@@ -141,6 +151,10 @@ REFUSALS = [
     ("product", "overlap(k, a)", "the loop's element is a scalar"),
     ("reversed", "overlap(row, a)", "not known to go forward"),
     ("computed", "overlap(col, a)", "what the loop goes over is computed"),
+    ("gram", "nest([row, col]) pack(col, a, packed)", "2 arrays of the loop's element come from a"),
+    ("gram", "nest([row, col]) pack(col, a, packed, use=3)", "use=1 to 2"),
+    ("gram", "nest([row, col]) overlap(col, a)", "2 arrays of the loop's element come from a"),
+    ("gram", "nest([row, col]) stage(col, a, private, use=3)", "use=1 to 2"),
     ("windows", "widen(win, a)", "there is nothing to add"),
     ("windows", "widen(win, a, vector=3)", "3 | K"),
     ("windows", "stage(win, a, local, order=[0, 1])", "no permutation of the dimensions"),

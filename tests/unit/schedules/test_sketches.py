@@ -34,6 +34,27 @@ PROGRAMS = {
         "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
         "zip(x, y)), transpose(b))), a)",
     ),
+    "gram matrix": (
+        "M = 16, K = 6", "a : [[float]K]M",
+        "gram = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
+        "zip(x, y)), a)), a)",
+    ),
+    "product of a named view": (
+        "M = 8, N = 12, K = 6", "a : [[float]K]M; b : [[float]N]K",
+        "product = let columns = transpose(b) in map#row(x => join(map#column(y => "
+        "reduce((acc, k) => fma(k.0, k.1, acc), 0.0, zip(x, y)), columns)), a)",
+    ),
+    "transposed convolution": (
+        "H = 3, W = 4, C = 2, M = 4, k = 3", "a : [[[float]C]W]H; f : [[[[float]C]k]k]M",
+        "convolved = let wide = map#wide(r => pad(k - 1, k - 2, 0.0, join(map#between_columns(one "
+        "=> pad(0, 1, 0.0, one), split(1, r)))), a) in let spaced = pad(k - 1, k - 2, 0.0, join("
+        "map#between_rows(one => pad(0, 1, 0.0, one), split(1, wide)))) in let turned = "
+        "map#turned(g => reorder(reverse, map#turned_row(r => reorder(reverse, r), g)), f) in "
+        "map#row(line => map#column(window => join(map#filter(weights => "
+        "reduce((acc, v) => fma(v.0, v.1, acc), 0.0, zip(join(join(window)), "
+        "join(join(weights)))), turned)), line), map#swap(rows => transpose(rows), "
+        "slide(k, 1, map#cut(r => slide(k, 1, r), spaced))))",
+    ),
     "long product": (
         "M = 4, N = 6, K = 64", "a : [[float]K]M; b : [[float]N]K",
         "product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0, "
@@ -177,7 +198,7 @@ def test_steps_that_are_called_alike_or_by_no_name_are_told_apart() -> None:
     }
     """)
     found = {sketch.name: sketch for sketch in sketches_of(program, load_profile("pocl"))}
-    sketch = found["first-sums-in-lanes"]
+    sketch = found["all-first"]
     assert sketch.schedule.uses[0].arguments[0] == ("name", "first_step")
     assert derived(program, sketch.schedule) == sketch.program
 
@@ -210,3 +231,45 @@ def test_every_operand_may_be_laid_out_as_tiles_read_it() -> None:
     # Tile after tile; in each step after step what it needs, side by side.
     assert shapes["a_packed"][1:] == ["6", "4"]
     assert shapes["b_packed"][1:] == ["6", "4"]
+
+
+def test_each_use_of_an_array_has_a_packed_copy_of_its_own() -> None:
+    found = {s.name: s for s in sketches_of(program_of("gram matrix"), load_profile("pocl"))}
+    sketch = found["tile-packed-whole-column"]
+    kernels = [kernel.name for kernel in sketch.program.kernels]
+    assert kernels == ["a_packed", "a_packed_2", "gram"]
+    values = {"own_row": 2, "own_column": 8, "lanes_column": 4, "chunk_gram": 2, "unroll_gram": 0}
+    shapes = {
+        kernel.name: [str(size) for size in kernel.output.dimensions]
+        for kernel in elaborate(sketch.program, values).kernels
+    }
+    # Tile after tile: rows of two, and columns of two times four lanes.
+    assert shapes["a_packed"] == ["8", "6", "2"]
+    assert shapes["a_packed_2"] == ["2", "6", "8"]
+    one = [k.name for k in found["tile-packed-column"].program.kernels]
+    assert one == ["a_packed", "gram"]
+
+
+def test_both_operands_of_a_gram_matrix_are_staged_on_a_gpu() -> None:
+    found = {s.name: s for s in sketches_of(program_of("gram matrix"), load_profile("h200"))}
+    uses = found["blocks-local-column"].schedule.uses
+    assert [use.primitive for use in uses].count("stage") == 2
+
+
+def test_zeros_between_pixels_are_written_first_so_that_what_reads_them_is_tiled() -> None:
+    found = {
+        s.name: s for s in sketches_of(program_of("transposed convolution"), load_profile("pocl"))
+    }
+    sketch = found["all-first"]
+    assert sketch.schedule.uses[0].primitive == "copy_views"
+    kernels = [kernel.name for kernel in sketch.program.kernels]
+    assert kernels == ["spaced", "turned", "turned_packed", "convolved"]
+
+
+def test_views_that_maps_can_be_tiled_through_are_put_in() -> None:
+    found = {
+        s.name: s for s in sketches_of(program_of("product of a named view"), load_profile("pocl"))
+    }
+    sketch = found["tile-column"]
+    assert sketch.schedule.uses[0].primitive == "inline"
+    assert [kernel.name for kernel in sketch.program.kernels] == ["product"]

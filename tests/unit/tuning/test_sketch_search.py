@@ -25,7 +25,7 @@ from mapper.profiles import load_profile
 from mapper.search.goal import FastestWithin
 from mapper.solver.space import Space, check
 from nestmap.subjects import subject_of_document
-from nestmap.tuning import sketch_search
+from nestmap.tuning import part_search
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.run import Budget, TuningResult, tune
@@ -175,7 +175,7 @@ def test_a_space_that_nothing_suits_is_told_and_the_others_go_on(store: Store) -
 def test_a_sketch_that_takes_long_to_solve_is_left_out_and_the_program_as_it_is_goes_on(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sketch_search, "_SOLVING_S", 1e-9)
+    monkeypatch.setattr(part_search, "_SOLVING_S", 1e-9)
     result = tune(SKETCHES, NullDevice(POCL), store, budget=Budget(candidates=1))
     assert result.state.tried == 1
     assert {e.subject.variant for e in result.front} == {""}

@@ -25,7 +25,8 @@ from mapper.solver.space import Space
 from nestmap.tuning import proposer, run
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.generating import Generated, GeneratingProcesses
-from nestmap.tuning.guided import GuidedStrategy, Standing, progress_share
+from nestmap.tuning.guided import GuidedStrategy, Standing
+from nestmap.tuning.progress_share import progress_share
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.sources import Source
 from nestmap.tuning.starting_points import source_of

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from mapper.measurement import Timed, Wrong
+from mapper.measurement import Timed, Wrong, launch_ms
 from worker.measuring.comparison import Reference
 from worker.measuring.loaded_plan import LoadedPlan, RunTimes
 from worker.measuring.plan_timing import UNSTABLE_RATIO, Terms, verify_and_time
@@ -24,6 +24,7 @@ class PretendedPlan:
     from the run ``outside_from`` on something is written outside of its arrays."""
 
     build_ms = 1.0
+    launches = 2
 
     def __init__(
         self, run_ns: int, outputs: tuple[np.ndarray, ...] = (RIGHT,), outside_from: int = 99
@@ -38,7 +39,9 @@ class PretendedPlan:
 
     def run(self) -> RunTimes:
         self.runs += 1
-        return RunTimes(self.run_ns, self.run_ns + GAPS_NS)
+        half = self.run_ns // 2
+        launches = (("k_a", half + self.runs), ("k_b", half - self.runs))[: self.launches]
+        return RunTimes(self.run_ns, self.run_ns + GAPS_NS, launches_ns=launches)
 
     def read_output(self) -> np.ndarray:
         return self.outputs.pop(0) if len(self.outputs) > 1 else self.outputs[0]
@@ -150,3 +153,15 @@ def test_reference_kernel_tells_unstable_machines() -> None:
     assert isinstance(steady, Timed) and steady.facts["stable"] == "yes"
     unsteady = timed(plan, Protocol(), reference=(1000, int(1001 * UNSTABLE_RATIO)))
     assert isinstance(unsteady, Timed) and unsteady.facts["stable"] == "no"
+
+
+def test_launches_are_timed_one_by_one_where_there_are_several() -> None:
+    plan = PretendedPlan(2_000_000)
+    outcome = timed(plan, Protocol(warmup=0, repetitions=3))
+    assert isinstance(outcome, Timed)
+    assert launch_ms(outcome, "k_a") == pytest.approx(1.0, abs=1e-4)
+    assert launch_ms(outcome, "k_b") == pytest.approx(1.0, abs=1e-4)
+    assert launch_ms(outcome, "k_c") is None
+    plan.launches = 1
+    alone = timed(plan, Protocol(warmup=0, repetitions=3))
+    assert isinstance(alone, Timed) and launch_ms(alone, "k_a") is None

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from mapper.ast_model.text_form import parse
 from mapper.constraint_rules.predicate import to_text
-from mapper.constraint_rules.rule import Mode
+from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.constraint_rules.suits.catalogue import ALL_SUITS, SUITS, wanted_suits
 from mapper.constraint_rules.suits.suit import DeviceKind, kind_of
 from mapper.errors import InputError
-from mapper.pipeline import rule_counts
+from mapper.pipeline import derive_space, rule_counts, subject_of_program
 from mapper.profiles import load_profile
 from mapper.solver.counting import count_mappings
 from mapper.solver.explanation import explain_conflict
@@ -196,3 +197,16 @@ def test_every_rule_says_what_and_whence():
     for suit in SUITS:
         assert suit.id.startswith("suits-") and suit.sentence and suit.remedy
         assert suit.source.title and suit.kinds
+
+
+def test_a_kernel_may_be_called_as_a_map_is():
+    program = parse("""program "p" {
+      size N = 8
+      input a : [[float]N]N
+      kernel col = map#row(r => map#col(v => add(v, v), r), a)
+    }
+    """)
+    space = derive_space(
+        subject_of_program(program), Mode.STRICT, CPU, RuleOptions(suits=ALL_SUITS)
+    )
+    assert len({c.id for c in space.constraints}) == len(space.constraints)

@@ -1,0 +1,244 @@
+"""The search of some kernels of a program that are decided by themselves.
+
+Everything that is tried is a solution of the kernels' space under what suits the device. What is
+expected to be fast comes first, by a cost (:mod:`nestmap.tuning.sketch_costs`);
+what was fast is changed in a few places, and the solver draws what must follow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import exp, inf, log
+from random import Random
+from statistics import median
+
+from mapper.constraint_rules.predicate import Variable
+from mapper.errors import UnsatisfiableError
+from mapper.solver.factored.suited import Point, SuitedSpace
+from mapper.solver.limits import DEFAULT_LIMITS, Watch
+from mapper.solver.space import Space
+from nestmap.tuning.progress_share import progress_share
+from nestmap.tuning.sketch_costs import Cost
+
+#: Of the random solutions that the first candidates are chosen from, the share that each batch
+#: adds; of these and changed ones no more are kept.
+_ADDED = 8
+_KEPT = 256
+#: How often it is drawn again where all was known, before a space is taken to be exhausted.
+_BARREN_DRAWS = 4
+#: The fastest, changed in at most so many variables; all changed ones are as many as new ones.
+_FASTEST = 4
+_MOST_FREED = 3
+#: Candidates that are chosen at once, the last by chance of the cheapest quarter.
+_BATCH = 4
+_CHANCES = 4
+#: Seconds that a space may take to be solved, or solutions to be drawn once.
+_SOLVING_S = 3.0
+#: A clock that ticks coarsely may tell of no time at all.
+_LEAST_MS = 1e-6
+#: What failed beside others that may be to blame is expected to be that much slower.
+_DOUBT = 1.2
+
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A solution, and the time that it is expected to take, in ms."""
+
+    point: Point
+    key: Key
+    cost_ms: float
+    expected_ms: float
+
+
+@dataclass(slots=True)
+class _Timed:
+    """A solution that was right, with its times; often it is measured with others' changes."""
+
+    drawn: Drawn
+    times_ms: list[float] = field(default_factory=list[float])
+
+    @property
+    def time_ms(self) -> float:
+        return median(self.times_ms)
+
+
+class PartSearch:
+    """Solutions of one space, in the order in which they are worth a try.
+
+    ``known`` are not drawn again. What draws raises UnsatisfiableError where there is no solution,
+    LimitError where it takes too long, and Cancelled as ``watch`` says.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        cost: Cost,
+        seed: int,
+        known: Iterable[Mapping[Variable, int]] = (),
+        watch: Callable[[], Watch] = Watch,
+    ) -> None:
+        self._solved: SuitedSpace | None = None
+        self._space = space
+        self._cost = cost
+        self._random = Random(seed)
+        self._watch = watch
+        limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
+        self._limits = Watch(limits, cancelled=self._is_cancelled)
+        self._names = tuple(name for name, _ in space.variables)
+        self._keys = {self._key(assignment) for assignment in known}
+        self._pool: list[Drawn] = []
+        self._waiting: list[Drawn] = []
+        self._timed: dict[Key, _Timed] = {}
+        self._doubted: set[Key] = set()
+        self.tried = 0
+        self.latest: Drawn | None = None
+        """What was given last."""
+
+    # What is known
+
+    @property
+    def best(self) -> Drawn | None:
+        """The fastest that was timed."""
+        return min(self._timed.values(), key=_order).drawn if self._timed else None
+
+    @property
+    def best_ms(self) -> float:
+        """Its time; infinite where nothing was timed."""
+        return min((timed.time_ms for timed in self._timed.values()), default=inf)
+
+    @property
+    def calibration(self) -> float | None:
+        """How much longer it takes than its cost says, about."""
+        logs = [log(timed.time_ms / timed.drawn.cost_ms) for timed in self._timed.values()]
+        return exp(median(logs)) if logs else None
+
+    @property
+    def expected_ms(self) -> float:
+        """What the fastest that was drawn is expected to take by its cost, before any was timed;
+        infinite where there is none."""
+        self._fill()
+        return min((drawn.expected_ms for drawn in self._pool), default=inf)
+
+    def promised_ms(self, factor: float, of_all: int) -> float:
+        """The time that it may be brought to in the end, with ``of_all`` candidates tried of the
+        program; by its cost times a factor where nothing was timed so far."""
+        share = progress_share(self.tried, of_all)
+        if self._timed:
+            return self.best_ms * share
+        return factor * self.first_ms * (1 + self.tried) ** 0.5 * share
+
+    def gain_ms(self, of_all: int) -> float:
+        """By how much it may still become faster."""
+        return self.best_ms * (1.0 - progress_share(self.tried, of_all))
+
+    @property
+    def first_ms(self) -> float:
+        """The cost of the cheapest that is known."""
+        if self.latest is None:
+            self._fill()
+        known = [*self._pool, *self._waiting, *([self.latest] if self.latest else [])]
+        return min((drawn.cost_ms for drawn in known), default=inf)
+
+    def any_point(self) -> Mapping[Variable, int]:
+        """Some solution, by chance."""
+        point = self._solutions().draw_point(self._random)
+        assert point is not None
+        return point.assignment
+
+    # What comes next
+
+    def next(self) -> Drawn | None:
+        """The next solution to be tried; None where there are no more."""
+        if not self._waiting:
+            self._waiting = self._batch()
+        if not self._waiting:
+            return None
+        self.latest = self._waiting.pop(0)
+        self.tried += 1
+        return self.latest
+
+    def tell(self, drawn: Drawn, time_ms: float) -> None:
+        """Learn what a solution took."""
+        timed = self._timed.setdefault(drawn.key, _Timed(drawn))
+        timed.times_ms.append(max(time_ms, _LEAST_MS))
+
+    def doubt(self, drawn: Drawn) -> None:
+        """A candidate failed in which others were as new: the solution has another chance, later,
+        and only one."""
+        if drawn.key not in self._doubted:
+            self._doubted.add(drawn.key)
+            self._pool.append(replace(drawn, expected_ms=_DOUBT * drawn.expected_ms))
+
+    def unused(self, drawn: Drawn) -> None:
+        """What was given is not tried after all."""
+        self.tried -= 1
+        self._waiting.insert(0, drawn)
+
+    def _batch(self) -> list[Drawn]:
+        """What is expected to be fastest of what is known, and one by chance."""
+        self._fill()
+        self._pool.sort(key=lambda drawn: (drawn.expected_ms, drawn.key))
+        del self._pool[_KEPT:]
+        found: list[Drawn] = []
+        while self._pool and len(found) < (_BATCH if self.latest else 1):
+            by_chance = len(found) == _BATCH - 1
+            most = max(1, len(self._pool) // _CHANCES)
+            found.append(self._pool.pop(self._random.randrange(most) if by_chance else 0))
+        return found
+
+    def _fill(self) -> None:
+        """Draw some more, if there are more."""
+        if self._pool and self.latest is None:
+            return
+        self._limits.started = time.monotonic()
+        space = self._solutions()
+        for _ in range(_BARREN_DRAWS):
+            self._draw(space, max(1, self._cost.draws // (_ADDED if self.latest else 1)))
+            self._change(space)
+            if self._pool:
+                break
+
+    def _is_cancelled(self) -> bool:
+        cancelled = self._watch().cancelled
+        return cancelled is not None and cancelled()
+
+    def _solutions(self) -> SuitedSpace:
+        if self._solved is None:
+            self._solved = SuitedSpace(self._space, self._limits)
+            if not self._solved.count_joint():
+                raise UnsatisfiableError("no mapping of the sketch suits the device")
+        return self._solved
+
+    def _draw(self, space: SuitedSpace, count: int) -> None:
+        """Random solutions, each equally likely."""
+        factor = self.calibration or 1.0
+        for _ in range(count):
+            self._add(space.draw_point(self._random), factor)
+
+    def _change(self, space: SuitedSpace) -> None:
+        """Solutions that differ in little from the fastest ones; they are expected to be as much
+        faster than they cost as these were."""
+        for timed in sorted(self._timed.values(), key=_order)[:_FASTEST]:
+            factor = timed.time_ms / timed.drawn.cost_ms
+            for _ in range(max(1, self._cost.draws // _ADDED // _FASTEST)):
+                number = self._random.randint(1, min(_MOST_FREED, len(space.steps)))
+                freed = self._random.sample(space.steps, number)
+                self._add(space.near(timed.drawn.point, freed, self._random), factor)
+
+    def _add(self, point: Point | None, factor: float) -> None:
+        if point is None or (key := self._key(point.assignment)) in self._keys:
+            return
+        self._keys.add(key)
+        cost_ms = self._cost.ms(point.assignment)
+        self._pool.append(Drawn(point, key, cost_ms, factor * cost_ms))
+
+    def _key(self, assignment: Mapping[Variable, int]) -> Key:
+        return tuple(assignment[name] for name in self._names)
+
+
+def _order(timed: _Timed) -> tuple[float, Key]:
+    return timed.time_ms, timed.drawn.key
