@@ -58,12 +58,17 @@ def resident_bytes() -> int | None:
 
 @dataclass(slots=True)
 class Watch:
-    """The limits of a computation under way, its cancellation and its progress."""
+    """The limits of a computation under way, its cancellation and its progress.
+
+    The seconds are wall clock, unless ``clock`` is another's: who orders what it finds by what was
+    found in time goes by processor time (``time.thread_time``), which others do not change.
+    """
 
     limits: SolveLimits = DEFAULT_LIMITS
     cancelled: Callable[[], bool] | None = None
     progress: Progress | None = None
     started: float = field(default_factory=time.monotonic)
+    clock: Callable[[], float] = time.monotonic
     #: The memory of the process when the computation began, where the system tells.
     resident: int | None = field(default_factory=resident_bytes)
     _held: int = 0
@@ -74,7 +79,7 @@ class Watch:
         ``done``."""
         self.look()
         limit = self.limits.time_s
-        if limit is not None and time.monotonic() - self.started > limit:
+        if limit is not None and self.clock() - self.started > limit:
             raise LimitError(
                 Problem("", "the time limit was reached", f"{limit:g} s", "", "a longer time limit")
             )
@@ -98,7 +103,7 @@ class Watch:
     def left_s(self) -> float | None:
         """Seconds until the deadline, at least 0; None without one."""
         limit = self.limits.time_s
-        return None if limit is None else max(0.0, limit - (time.monotonic() - self.started))
+        return None if limit is None else max(0.0, limit - (self.clock() - self.started))
 
     def hold(self, n_bytes: int, what: str) -> None:
         """Account for memory that stays; LimitError names ``what`` if it is too much."""

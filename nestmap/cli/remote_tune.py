@@ -41,9 +41,11 @@ _ENDED = ("finished", "failed", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class RemoteRun:
-    """What is tuned where, and how: ``first`` as it was read, in the variants ``subjects``."""
+    """What is tuned where, and how: ``first`` as it was read, in the variants ``subjects``, which
+    the service chooses itself (of a program) unless they are ``named``."""
 
     first: Subject
+    named: bool
     subjects: Sequence[Subject]
     device: str | None
     stand_ins: Sequence[str]
@@ -74,7 +76,7 @@ def tune_there(
         # Not otherwise: a service of an earlier release does not know the field.
         question["transfer"] = True
     document = first.to_json() if first.layer is None else first.layer.to_json()
-    if first.layer is not None or first.scheduled is None:
+    if wanted.named:
         question["variants"] = [subject.variant or AS_IS for subject in wanted.subjects]
     run = service.create_run(board["id"], {"document": document}, **question)
     watched = _Watched(service, wanted.subjects, display)

@@ -168,6 +168,7 @@ def tune(
             )
             wanted = RemoteRun(
                 first,
+                first.layer is not None or bool(variant),
                 subjects,
                 device,
                 stand_in or (),

@@ -119,10 +119,10 @@ def _variant(request: ProposeRequest, name: str | None, context: Context) -> Var
         **request.run.stated,
     }
     read_device(request.profile, "/device/profile")
-    known = context.spaces.of(fields)
-    if known.request.subject.scheduled is not None and request.run.mode is Mode.STRICT:
+    if request.run.mode is Mode.STRICT and request.run.has_schedule(name):
         # A sketch was made for what suits the device.
-        known = context.spaces.of({"suits": ["all"], **fields})
+        fields = {"suits": ["all"], **fields}
+    known = context.spaces.of(fields)
     subject = known.request.subject
     subject.require_program()
     part = known.part(request.run.restrictions, True, context.watch)

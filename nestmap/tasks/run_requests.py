@@ -16,6 +16,8 @@ from mapper.layer_sets import layer_of_name
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Outcome
 from mapper.profiles import profile_names
+from mapper.schedules.scheduled import SCHEDULED_SCHEMA
+from mapper.schedules.sketches.derivation import AS_IS
 from mapper.variants import VARIANTS
 from nestmap.stated import STATED
 from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts, read_mode
@@ -61,6 +63,13 @@ class RunRequest:
     timeouts: TimeoutPolicy = DEFAULT_TIMEOUTS
     #: Fields of the request that :func:`nestmap.tasks.request_fields.read_stated` reads.
     stated: JsonObject = field(default_factory=dict[str, Any])
+
+    def has_schedule(self, variant: str | None) -> bool:
+        """Whether the subject in this variant is a program under a schedule."""
+        document = self.subject.get("document")
+        if isinstance(document, dict) and document.get("schema") == SCHEDULED_SCHEMA:
+            return True
+        return not _is_layer(self.subject) and variant not in (None, AS_IS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ what was fast is changed in a few places, and the solver draws what must follow.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import exp, inf, log
 from random import Random
 from statistics import median
+from time import thread_time
 
 from mapper.constraint_rules.predicate import Variable
 from mapper.errors import UnsatisfiableError
@@ -34,7 +34,7 @@ _MOST_FREED = 3
 #: Candidates that are chosen at once, the last by chance of the cheapest quarter.
 _BATCH = 4
 _CHANCES = 4
-#: Seconds that a space may take to be solved, or solutions to be drawn once.
+#: Seconds of processor time that a space may take to be solved, or solutions to be drawn once.
 _SOLVING_S = 3.0
 #: A clock that ticks coarsely may tell of no time at all.
 _LEAST_MS = 1e-6
@@ -87,7 +87,8 @@ class PartSearch:
         self._random = Random(seed)
         self._watch = watch
         limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
-        self._limits = Watch(limits, cancelled=self._is_cancelled)
+        # One seed gives one order, however busy the machine is.
+        self._limits = Watch(limits, cancelled=self._is_cancelled, clock=thread_time)
         self._names = tuple(name for name, _ in space.variables)
         self._keys = {self._key(assignment) for assignment in known}
         self._pool: list[Drawn] = []
@@ -194,7 +195,7 @@ class PartSearch:
         """Draw some more, if there are more."""
         if self._pool and self.latest is None:
             return
-        self._limits.started = time.monotonic()
+        self._limits.started = thread_time()
         space = self._solutions()
         for _ in range(_BARREN_DRAWS):
             self._draw(space, max(1, self._cost.draws // (_ADDED if self.latest else 1)))

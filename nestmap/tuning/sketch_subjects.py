@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from random import Random
+from time import thread_time
 
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.nodes import Program
@@ -145,7 +146,8 @@ def _expected_ms(subject: Subject, device: DeviceProfile, known: dict[PartKey, f
 def _least_cost(part: KernelPart, device: DeviceProfile) -> float:
     cost, random = CoreCost(part.kernels, device), Random(0)
     try:
-        space = SuitedSpace(part.space, Watch(replace(DEFAULT_LIMITS, time_s=_SOLVING_S)))
+        limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
+        space = SuitedSpace(part.space, Watch(limits, started=thread_time(), clock=thread_time))
         drawn = (space.draw_joint(random) for _ in range(_LOOKED_AT))
         return min((cost.ms(found) for found in drawn if found is not None), default=inf)
     except LimitError:

@@ -110,3 +110,17 @@ def test_very_many_labels_are_not_compared_one_by_one():
     }
     with pytest.raises(LimitError, match="/constraints/0: the expression becomes too large"):
         solver_space(space_from_json(document))
+
+
+def test_a_limit_of_processor_time_does_not_pass_while_others_work():
+    watch = Watch(
+        SolveLimits(time_s=0.05, memory_bytes=None),
+        started=time.thread_time(),
+        clock=time.thread_time,
+    )
+    time.sleep(0.1)
+    watch.tick()
+    assert watch.left_s is not None and watch.left_s > 0
+    with pytest.raises(LimitError, match="time limit"):
+        while True:
+            watch.tick()
