@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.errors import DeviceError, NestmapError, Problem
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nestmap.client import Client, RunEvent
     from nestmap.client.calls import RunQuestion
     from nestmap.client.documents import DeviceDocument, RunDocument
+    from nestmap.stated import Stated
     from nestmap.tuning.display import ProgressDisplay
 
 MOST_DEVICES = 10_000
@@ -54,6 +55,7 @@ class RemoteRun:
     strategy: str
     transfer: bool
     detach: bool
+    stated: Stated
 
 
 def tune_there(
@@ -76,6 +78,7 @@ def tune_there(
         # Not otherwise: a service of an earlier release does not know the field.
         question["transfer"] = True
     document = first.to_json() if first.layer is None else first.layer.to_json()
+    question.update(cast("RunQuestion", wanted.stated.to_json()))
     if wanted.named:
         question["variants"] = [subject.variant or AS_IS for subject in wanted.subjects]
     run = service.create_run(board["id"], {"document": document}, **question)

@@ -20,10 +20,12 @@ from nestmap.cli.remote import (
     refuse_remote,
     service_at,
 )
+from nestmap.cli.request import SuitsOption, WhereOption
 
 if TYPE_CHECKING:
     from db.store import Store
     from mapper.pipeline import Subject
+    from nestmap.stated import Stated
     from nestmap.tuning.baselines import Contestant
     from nestmap.tuning.elsewhere import Elsewhere
     from nestmap.tuning.learned import LearnedModel
@@ -108,6 +110,8 @@ def tune(
     baselines: Annotated[
         bool, typer.Option(help="Measure plain kernels and im2col beside the best (layers).")
     ] = True,
+    suits: SuitsOption = None,
+    where: WhereOption = None,
     stand_in: Annotated[
         list[str] | None,
         typer.Option(
@@ -130,6 +134,8 @@ def tune(
     from rich.console import Console
 
     from db.store import Store
+    from mapper.constraint_rules.rule import Mode
+    from nestmap.stated import refuse_meaningless, stated
     from nestmap.subjects import load_subject
     from nestmap.tuning.baselines import compare_with_baselines
     from nestmap.tuning.display import ProgressDisplay
@@ -155,6 +161,8 @@ def tune(
     # A layer is asked for in the variants that compute it: here any will do.
     first = load_subject(x, default=variant[0] if variant else "high-level")
     first.require_program()
+    wanted_of_all = stated(suits or (), where=where or ())
+    refuse_meaningless(wanted_of_all, first, Mode.STRICT, "--mode")
     if (service := service_at(url, token_file)) is not None:
         from nestmap.cli.remote_tune import RemoteRun, device_of, limits_of_board, tune_there
 
@@ -168,8 +176,8 @@ def tune(
             )
             wanted = RemoteRun(
                 first,
-                first.layer is not None or bool(variant),
-                subjects,
+                first.layer is not None or bool(variant or where),
+                _each_stated(subjects, wanted_of_all),
                 device,
                 stand_in or (),
                 budget,
@@ -177,6 +185,7 @@ def tune(
                 strategy,
                 bool(transfer),
                 detach,
+                wanted_of_all,
             )
             result, run = tune_there(service, wanted, ProgressDisplay(terminal, budget))
         if result is None:
@@ -195,6 +204,7 @@ def tune(
             if first.layer is not None
             else sketched_subjects(first, opened.profile(), variant)
         )
+        subjects = _each_stated(subjects, wanted_of_all)
         layer = subjects[0].layer
         wanted = baselines and not is_null(spec) and layer is not None
         # Tiles and sketches are drawn from what is known of them; models learn where asked to.
@@ -224,6 +234,7 @@ def tune(
                 finalists=finalists,
                 most_bytes=memory,
                 records=starts,
+                stated=wanted_of_all,
             )
         best = result.winner
         files = write_best(best, out) if best is not None and out is not None else ()
@@ -291,6 +302,16 @@ def _write_result(
             write_text(f"wrote {path}")
     if result.winner is None:
         raise typer.Exit(ExitCode.NEGATIVE)
+
+
+def _each_stated(subjects: tuple[Subject, ...], stated: Stated) -> tuple[Subject, ...]:
+    """The subjects; InputError where there are several, and one's names are spoken of."""
+    if stated.where and len(subjects) > 1:
+        names = ", ".join(subject.variant for subject in subjects if subject.variant)
+        raise InputError(
+            Problem("--where", "speaks of the names of one variant", names, "one --variant")
+        )
+    return subjects
 
 
 def _has_own_search(subject: Subject) -> bool:

@@ -12,17 +12,18 @@ from typing import Any
 
 from db.records import CandidateRecord, Study
 from db.store import Store
-from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import Variable
-from mapper.constraint_rules.rule import Mode, RuleOptions
+from mapper.constraint_rules.rule import Mode
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError, Problem
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timeout
 from mapper.pipeline import Subject, assignment_from_json, derive_space
 from mapper.solver.limits import Watch
-from mapper.solver.space import Space
+from mapper.solver.space import Space, check
 from mapper.tuning_records import TuningRecord
+from mapper.tuning_space.where import with_where
+from nestmap.stated import NOTHING_STATED, Stated
 from nestmap.tuning.candidates import Candidate, Draw, rebuild
 from nestmap.tuning.events import (
     CandidateMeasured,
@@ -126,7 +127,7 @@ def tune(
     seed: int = 0,
     budget: Budget = NO_BUDGET,
     mode: Mode = Mode.STRICT,
-    options: RuleOptions = DEFAULT_OPTIONS,
+    stated: Stated = NOTHING_STATED,
     listener: Listener = silent,
     draw: Draw | None = None,
     make: MakeStrategy = GuidedStrategy,
@@ -143,11 +144,14 @@ def tune(
     A run with the same subjects, device and seed goes on where the last one stopped and measures
     nothing twice, but for the final: the ``finalists`` fastest are measured again in turns, in what
     is kept of the seconds for it. ``records`` are the user's own, to start from beside the shipped
-    ones. Raises InputError, DeviceError and StoreError.
+    ones. What is ``stated`` holds for all that is tried, and for what counts of earlier runs; its
+    options may only leave less than the default ones.
+
+    Raises InputError, DeviceError and StoreError.
     """
     if not subjects:
         raise InputError(Problem("subjects", "there is nothing to tune"))
-    run = _Run(subjects, device, store, seed, mode, options, listener, clock, budget, records)
+    run = _Run(subjects, device, store, seed, mode, stated, listener, clock, budget, records)
     tuner = Tuner(
         run.sources,
         run.profile,
@@ -159,6 +163,11 @@ def tune(
         most_bytes=most_bytes,
     )
     return run.play(tuner, finalists, timeouts, protocol)
+
+
+def _space_of(subject: Subject, mode: Mode, profile: DeviceProfile, stated: Stated) -> Space:
+    space = derive_space(subject, mode, profile, with_suits(subject, stated.options))
+    return with_where(space, stated.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +193,7 @@ class _Run:
         store: Store,
         seed: int,
         mode: Mode,
-        options: RuleOptions,
+        stated: Stated,
         listener: Listener,
         clock: Callable[[], float],
         budget: Budget,
@@ -220,11 +229,13 @@ class _Run:
                 variant=subject.variant,
             )
             self.studies.append(study)
-            wanted = with_suits(subject, options)
-            space = cache(partial(derive_space, subject, mode, self.profile, wanted))
+            space = cache(partial(_space_of, subject, mode, self.profile, stated))
             history = tuple(
-                (self._assignment(space(), row.candidate_id), row.outcome, row.memory_bytes)
+                (assignment, row.outcome, row.memory_bytes)
                 for row in store.measurements(study)
+                if (assignment := self._assignment(space(), row.candidate_id))
+                # An earlier run of the study may have had what this one is not to try.
+                and (stated == NOTHING_STATED or not check(space(), assignment))
             )
             self.sources.append(
                 source_of(

@@ -168,9 +168,10 @@ def promise_of(subject: Subject, place: int) -> float:
 
 
 def with_suits(subject: Subject, options: RuleOptions) -> RuleOptions:
-    """What a search of a subject asks for: of a sketch also all that suits the device, for it was
-    made for that."""
-    return options if subject.scheduled is None else replace(options, suits=ALL_SUITS)
+    """What a search of a subject asks for: of a sketch all that suits the device, for it was made
+    for that, unless rules are named."""
+    named = subject.scheduled is None or options.suits
+    return options if named else replace(options, suits=ALL_SUITS)
 
 
 def as_written(subject: Subject) -> Subject:

@@ -166,6 +166,15 @@ def test_a_program_is_tuned_there_under_its_sketches(served: Served):
     assert {point["variant"] for point in json.loads(one.stdout)["front"]} == {""}
 
 
+def test_what_is_asked_for_holds_for_all_that_is_tried_there(served: Served):
+    asked = ("tune", *HIGH, "--where", "code(row) == S", "--candidates", "2", "--json")
+    tuned = served.remote(*asked, "--device", served.device)
+    assert tuned.exit_code == 0, tuned.stderr
+    assert {point["mapping"]["row"] for point in json.loads(tuned.stdout)["front"]} == {0}
+    wrong = served.remote("tune", *HIGH, "--where", "code(r) == S", "--device", served.device)
+    assert wrong.exit_code == 2 and "--where" in wrong.stderr
+
+
 def test_a_run_is_made_on_a_device_and_its_front_is_that_of_the_store(served: Served):
     asked = ("tune", *HIGH, "--candidates", "6", "--strategy", "random", "--json", "--out", "best")
     tuned = served.remote(*asked, "--device", served.device)

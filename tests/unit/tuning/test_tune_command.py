@@ -206,3 +206,39 @@ def test_store_that_cannot_be_written(layer: str, tmp_path: Path):
     bad = tmp_path / "not-a-store"
     bad.write_text("something else")
     assert run("tune", layer, "--device", "null", "--db", str(bad)) == 4
+
+
+def test_only_what_the_user_s_constraints_leave_is_tried_and_counts(
+    layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert tune(layer, tmp_path, "--strategy", "random", "--json") == 0
+    before = json.loads(capsys.readouterr().out)
+    asked = ("--where", "code(row) == S", "--strategy", "random", "--json")
+    assert tune(layer, tmp_path, *asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {entry["mapping"]["row"] for entry in found["front"]} == {0}
+    earlier = sum(entry["mapping"]["row"] == 0 for entry in before["front"])
+    assert found["tried"] == 3
+    with Store.open(tmp_path / "store.sqlite3") as store:
+        (study,) = store.studies()
+        stored = len(store.measurements(study))
+    # All three of before but those that hold what is asked for were measured beside.
+    assert stored >= 3 + earlier
+    assert tune(layer, tmp_path, *asked) == 0
+    assert json.loads(capsys.readouterr().out)["front"] == found["front"]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--where", "code(nothing) == S"), "--where"),
+        (("--where", "code(row) =="), "--where"),
+        (("--where", "code(row) == S", "--variant", "direct"), "one --variant"),
+        (("--suits", "suits-nothing"), "suits"),
+    ],
+)
+def test_constraints_that_say_nothing_of_what_is_tuned_are_refused(
+    layer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], told: str
+):
+    assert tune(layer, tmp_path, *more) == 2
+    assert told in capsys.readouterr().err
