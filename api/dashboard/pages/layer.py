@@ -45,7 +45,7 @@ from mapper.profiles import profile_names
 from mapper.schedule import ScheduleCode
 from mapper.tuning_space.language import MAX_CHARACTERS
 from mapper.tuning_space.where import MAX_WHERE
-from mapper.variants import DEFAULT_VARIANT, LAST_RESORT, VARIANTS
+from mapper.variants import DEFAULT_VARIANT, VARIANTS
 
 routes = PageRouter()
 _PAGE = 20
@@ -228,14 +228,16 @@ async def _page(
         change = address.pinned if query.add == "pin" else address.forbidden
         changed = change(query.name.strip(), query.value.strip())
         return see_other(changed.url())
-    if shown.layer is not None and not address.variant:
-        plain = VARIANTS[DEFAULT_VARIANT].applies(shown.layer) is None
-        address = replace(address, variant=DEFAULT_VARIANT if plain else LAST_RESORT)
     try:
         about = About.model_validate(_about(shown, address))
     except ValidationError as error:
         raise invalid_input(error.errors()) from None
-    described = await ask(services, "describe", about, DESCRIBE_S)
+    described, reason = await ask(services, "describe", about, DESCRIBE_S), None
+    if shown.layer is not None and not address.variant:
+        # Who reads the layer chooses; links of the page name what was chosen.
+        found = {} if described.answer is None else described.answer.end
+        address = replace(address, variant=found.get("variant", DEFAULT_VARIANT))
+        reason = found.get("variant_reason")
     context: dict[str, Any] = {}
     if described.answer is not None and query.view == "check" and not address.chosen:
         start = await _start(services, address, about)
@@ -256,6 +258,7 @@ async def _page(
             "views": layers.VIEWS,
             "problem": described.problem,
             "variants": VARIANTS,
+            "variant_reason": reason,
             "profiles": profile_names(),
             "legend": legend(),
             "suits": SUITS,
