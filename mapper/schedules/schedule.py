@@ -51,7 +51,8 @@ from mapper.schedules.unique import with_named_steps
 
 MAX_STEPS = 500
 MAX_NAME = 63
-MAX_SCHEDULE_NAME = 200
+#: It is the variant of what it gives, of which the store keeps so many characters.
+MAX_SCHEDULE_NAME = 64
 MAX_LIST = 32
 
 Value = str | int | bool | tuple[str, ...] | tuple[int, ...]

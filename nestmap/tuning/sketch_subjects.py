@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
 
+from mapper.ast_model.nodes import Program
 from mapper.constraint_rules.rule import RuleOptions
 from mapper.constraint_rules.suits.catalogue import ALL_SUITS
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, Problem
 from mapper.pipeline import Subject, subject_of_program, subject_of_scheduled
 from mapper.schedules.scheduled import Scheduled
-from mapper.schedules.sketches.derivation import AS_IS, sketches_of
+from mapper.schedules.sketches.derivation import AS_IS, each_sketch
+from mapper.schedules.sketches.draft import Sketch
 
 #: By how much the best of a sketch is likely to be slower than that of the one before it, which
 #: its maker holds to be better.
@@ -20,11 +24,44 @@ _EACH_LATER = 0.1
 _AS_IS_PROMISE = 8.0
 
 
+class _Sketches:
+    """The sketches of a program, derived as far as somebody has looked."""
+
+    def __init__(self, program: Program, device: DeviceProfile) -> None:
+        self._found: list[Sketch] = []
+        self._others = each_sketch(program, device)
+
+    def __iter__(self) -> Iterator[Sketch]:
+        place = 0
+        while True:
+            if place == len(self._found):
+                try:
+                    self._found.append(next(self._others))
+                except StopIteration:
+                    return
+                except BaseException:
+                    # What goes on behind an error would look like the end.
+                    _sketches.cache_clear()
+                    raise
+            yield self._found[place]
+            place += 1
+
+
+@lru_cache(maxsize=1)
+def _sketches(program: Program, device: DeviceProfile) -> _Sketches:
+    """Kept for the next question, which is mostly about another sketch of the same program."""
+    return _Sketches(program, device)
+
+
 def sketched_subjects(
-    subject: Subject, device: DeviceProfile, names: Sequence[str] | None = None
+    subject: Subject,
+    device: DeviceProfile,
+    names: Sequence[str] | None = None,
+    most: int | None = None,
 ) -> tuple[Subject, ...]:
     """A program under each of its sketches for a device, what is expected to be fastest first, and
-    as it is last; only the sketches of these ``names`` where some are given.
+    as it is last; only the sketches of these ``names`` where some are given, else the first, so
+    that these are ``most`` in all.
 
     What is no program to be rewritten (or has a schedule already) is left alone. InputError names
     sketches that there are not.
@@ -40,15 +77,17 @@ def sketched_subjects(
             )  # fmt: skip
         return (subject,)
     program = subject.program
-    found = sketches_of(program, device)
-    known = [sketch.name for sketch in found]
-    if wrong := [name for name in names or () if name not in known]:
+    by_name: dict[str, Sketch] = {}
+    for sketch in islice(_sketches(program, device), None if names else most):
+        by_name[sketch.name] = sketch
+        if names and all(name in by_name for name in names):
+            break
+    if wrong := [name for name in names or () if name not in by_name]:
         raise InputError(
             Problem("variant", "the program has no sketch of this name on the device",
-                    ", ".join(wrong), ", ".join(known))
+                    ", ".join(wrong), ", ".join(by_name))
         )  # fmt: skip
-    wanted = dict.fromkeys(names or [*(name for name in known if name != AS_IS), AS_IS])
-    by_name = {sketch.name: sketch for sketch in found}
+    wanted = dict.fromkeys(names or [*(name for name in by_name if name != AS_IS), AS_IS])
     return tuple(
         subject
         if name == AS_IS

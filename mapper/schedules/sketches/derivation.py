@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mapper.ast_model.nodes import Program
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
-from mapper.schedules.schedule import Schedule, Use
+from mapper.schedules.schedule import MAX_SCHEDULE_NAME, Schedule, Use
 from mapper.schedules.sketches.analysis import Nest, nest_of
 from mapper.schedules.sketches.contraction import Choice, Contractions
 from mapper.schedules.sketches.draft import Draft, Sketch
@@ -33,12 +33,14 @@ class Structure:
     run: Callable[[Draft, Nest, Contractions], Draft]
 
 
-def sketches_of(program: Program, device: DeviceProfile) -> tuple[Sketch, ...]:
+def each_sketch(program: Program, device: DeviceProfile) -> Iterator[Sketch]:
     """Every structure of each kernel, the others of the program as their first structure has them.
 
-    A structure that does not apply is left out. The program as it is comes first.
+    A structure that does not apply is left out. The program as it is comes first. One takes up to
+    a second, and a program may have many kernels: whoever needs some stops there.
     """
-    found = [_sketch(AS_IS, "as it is written: every map parallel, nothing kept", Draft(program))]
+    yield _sketch(AS_IS, "as it is written: every map parallel, nothing kept", Draft(program))
+    number = 0
     # As a schedule begins, too.
     base = Draft(with_named_steps(program))
     names = [k.name for k in program.kernels]
@@ -60,9 +62,17 @@ def sketches_of(program: Program, device: DeviceProfile) -> tuple[Sketch, ...]:
             known.add(done.uses)
             first = first or done
             label = structure.name if len(names) == 1 else f"{kernel}-{structure.name}"
-            found.append(_sketch(label, structure.reason, done))
+            number += 1
+            if len(label) > MAX_SCHEDULE_NAME:
+                ending = f"~{number}"
+                label = label[: MAX_SCHEDULE_NAME - len(ending)] + ending
+            yield _sketch(label, structure.reason, done)
         base = first or base
-    return tuple(found)
+
+
+def sketches_of(program: Program, device: DeviceProfile) -> tuple[Sketch, ...]:
+    """All of :func:`each_sketch`."""
+    return tuple(each_sketch(program, device))
 
 
 def _prepared(draft: Draft, kernel: str) -> tuple[Draft, Nest] | None:

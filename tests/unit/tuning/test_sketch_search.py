@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from db.store import Store
+from mapper.ast_model.nodes import Program
 from mapper.ast_model.text_form import parse
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode
-from mapper.errors import InputError
+from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import (
     Subject,
     assignment_from_json,
@@ -22,6 +24,8 @@ from mapper.pipeline import (
     subject_of_program,
 )
 from mapper.profiles import load_profile
+from mapper.schedules.sketches.derivation import each_sketch
+from mapper.schedules.sketches.draft import Sketch
 from mapper.search.goal import FastestWithin
 from mapper.solver.space import Space, check
 from nestmap.subjects import subject_of_document
@@ -180,3 +184,57 @@ def test_a_sketch_that_takes_long_to_solve_is_left_out_and_the_program_as_it_is_
     assert result.state.tried == 1
     assert {e.subject.variant for e in result.front} == {""}
     assert any("tile-column" in text and "time limit" in text for text in result.refused)
+
+
+def chain(kernels: int, name: str = "k{}") -> Subject:
+    """Products in a row, each of a kernel."""
+    lines = ["size M = 64", "input k : [[float]M]M", "input b : [[float]M]M"]
+    before = "k"
+    for number in range(kernels):
+        kernel = name.format(number)
+        lines.append(
+            f"kernel {kernel} = map#r{number}(x => join(map#c{number}(y => reduce((acc, k) => "
+            f"fma(k.0, k.1, acc), 0.0, zip(x, y)), transpose(b))), {before})"
+        )
+        before = kernel
+    return subject_of_program(parse('program "chain" {\n' + "\n".join(lines) + "\n}"))
+
+
+def test_no_more_sketches_are_derived_than_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All were, for each one that was asked for: minutes for a program of eight kernels."""
+    derived: list[str] = []
+
+    def counted(program: Program, device: DeviceProfile) -> Iterator[Sketch]:
+        for sketch in each_sketch(program, device):
+            derived.append(sketch.name)
+            yield sketch
+
+    monkeypatch.setattr("nestmap.tuning.sketch_subjects.each_sketch", counted)
+    subject = chain(30)
+    found = [s.variant for s in sketched_subjects(subject, POCL, most=4)]
+    assert len(found) == 4 and found[-1] == "" and len(derived) == 4
+    for name in found[:-1]:
+        (again,) = sketched_subjects(subject, POCL, [name])
+        assert again.variant == name
+    assert derived == ["as-is", *found[:-1]], "each once"
+
+
+def test_a_derivation_that_was_broken_off_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(program: Program, device: DeviceProfile) -> Iterator[Sketch]:
+        yield next(each_sketch(program, device))
+        raise LimitError(Problem("", "too much"))
+
+    subject = chain(2)
+    with monkeypatch.context() as patched:
+        patched.setattr("nestmap.tuning.sketch_subjects.each_sketch", broken)
+        with pytest.raises(LimitError):
+            sketched_subjects(subject, POCL)
+    assert len(sketched_subjects(subject, POCL, most=3)) == 3
+
+
+def test_names_of_sketches_are_no_longer_than_the_store_keeps_them() -> None:
+    long = [s.variant for s in sketched_subjects(chain(2, "k{}" + "x" * 48), POCL, most=6)]
+    assert len(set(long)) == 6
+    assert max(map(len, long)) == 64 and long[0].endswith("~1")
+    (again,) = sketched_subjects(chain(2, "k{}" + "x" * 48), POCL, [long[1]])
+    assert again.variant == long[1]
