@@ -131,7 +131,8 @@ def test_duplicate_requests_create_one_run(farm: Farm):
 
 def test_an_owner_has_no_more_open_runs_for_asking_at_once(farm: Farm):
     board = some_board(farm)
-    new = NewRun(board.id, "x", "me", {}, **(UNBOUNDED | {"most_open": 3}))
+    bounds: dict[str, Any] = {**UNBOUNDED, "most_open": 3}
+    new = NewRun(board.id, "x", "me", {}, **bounds)
     made = at_once(lambda _: farm.runs.create(new))
     made += at_once(lambda _: farm.runs.create(new))
     refused = [each for each in made if isinstance(each, ConflictError)]
