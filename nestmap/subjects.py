@@ -8,13 +8,14 @@ schedule (``nestmap/scheduled/1``), a bare nest tree (``nestmap/nest/1``) or a t
 
 from __future__ import annotations
 
+import re
 import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from mapper.ast_model.bounded_json import check_depth, kind_of, loads_bounded
+from mapper.ast_model.bounded_json import check_depth, kind_of, loads_bounded, pointer
 from mapper.ast_model.codec import MAX_PROGRAM_DEPTH, PROGRAM_SCHEMA, program_from_json
 from mapper.ast_model.nest_codec import NEST_SCHEMA, nest_from_json
 from mapper.ast_model.text_form import parse
@@ -46,6 +47,10 @@ MAX_OBJECTS = 100_000
 # The rules compare maps with maps: 200 of them, five times the paper's tree, take half a
 # minute and half a GB at worst, 1000 would take hours.
 MAX_MAPS = 200
+
+#: How JSON writes what no text of a subject may hold, or what looks like it.
+_ESCAPED = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 # A field that only one kind of document has, for documents that state no schema.
 _TELLING_FIELDS = (
@@ -151,6 +156,24 @@ def _read_file(name: str, max_bytes: int, or_else: str) -> bytes:
         raise InputError(Problem(name, f"cannot be read: {reason}")) from None
 
 
+def _refuse_unstorable(value: object) -> None:
+    """PostgreSQL stores no NUL, and half of a surrogate pair has no UTF-8."""
+    stack = [(value, "")]
+    while stack:
+        current, path = stack.pop()
+        if isinstance(current, dict):
+            for key, inner in cast("dict[str, object]", current).items():
+                stack += [(key, path), (inner, pointer(path, key))]
+        elif isinstance(current, list):
+            found = cast("list[object]", current)
+            stack += [(inner, pointer(path, place)) for place, inner in enumerate(found)]
+        elif isinstance(current, str) and _UNSTORABLE.search(current):
+            raise InputError(
+                Problem(ascii(path)[1:-1], "holds a NUL or half of a surrogate pair",
+                        ascii(current)[:80], "other characters")
+            )  # fmt: skip
+
+
 def default_of(default: Default, layer: LayerSpec) -> str:
     """The variant of a layer where none is named."""
     return default if isinstance(default, str) else default(layer)
@@ -177,6 +200,8 @@ def subject_of_text(
                     f"{MAX_OBJECTS} objects")
         )  # fmt: skip
     value = loads_bounded(text, max_bytes=2 * len(text) + 2**20, max_depth=MAX_DEPTH)
+    if _ESCAPED.search(text):
+        _refuse_unstorable(value)
     return subject_of_document(value, label, variant, default)
 
 

@@ -121,13 +121,9 @@ class Candidate:
     def profile(self) -> str | dict[str, Any]:
         """The limits that hold: of the board that measured it, else of a like profile."""
         if self.board is not None:
-            if self.board.profile is not None:
-                return self.board.profile
-            stated = self.board.facts.get("profile")
-            if isinstance(stated, str) and stated:
-                return _profile_value(stated)
-            if isinstance(stated, dict):
-                return stated
+            limits = self.board.limits
+            if limits and isinstance(limits, str | dict):
+                return limits
         return like_profile("" if self.device is None else self.device.name, self._facts())
 
     def _facts(self) -> Mapping[str, Any]:
@@ -139,14 +135,6 @@ def like_profile(name: str, facts: Mapping[str, Any]) -> str:
     text = f"{name} {facts.get('device.name', '')} {facts.get('platform.version', '')}".lower()
     fitting = (p for p in profile_names() if all(word in text for word in p.split("-")))
     return next(fitting, "pocl")
-
-
-def _profile_value(stated: str) -> str | dict[str, Any]:
-    try:
-        value = json.loads(stated)
-    except ValueError:
-        return stated
-    return value if isinstance(value, dict) else stated
 
 
 def _is_layer(subject: Mapping[str, Any]) -> bool:

@@ -95,11 +95,13 @@ async def create_run(
     headers = {"Location": f"/v1/runs/{accepted.value.id}"}
     if accepted.repeated:
         headers |= _REPLAYED
-    return JSONResponse(response.body, response.status, headers)
+    body_of_answer = {**response.body, "request": dict(accepted.value.request)}
+    return JSONResponse(body_of_answer, response.status, headers)
 
 
 def _created(run: Run) -> StoredResponse:
-    return StoredResponse(201, RunDocument.of(run).model_dump(mode="json"))
+    """The answer without what was asked, which the run itself keeps, counted for its owner."""
+    return StoredResponse(201, RunDocument.of(run).model_dump(mode="json", exclude={"request"}))
 
 
 async def _checked_subject(services: Services, body: RunRequest) -> tuple[dict[str, Any], str]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -32,6 +33,13 @@ Amount = Annotated[Whole, Field(ge=-MAX_WHOLE, le=MAX_WHOLE)]
 RunStateName = Literal[
     "queued", "running", "paused", "cancelling", "cancelled", "finished", "failed"
 ]
+
+
+def _different(names: list[str]) -> list[str]:
+    """Two studies of one variant would measure the same."""
+    if len(set(names)) < len(names):
+        raise ValueError("one is named twice")
+    return names
 
 
 class Budget(Strict):
@@ -69,7 +77,8 @@ class RunRequest(StatedFields):
     variants: (
         Annotated[
             list[VariantName],
-            Field(min_length=1, max_length=MAX_VARIANTS),
+            Field(min_length=1, max_length=MAX_VARIANTS, json_schema_extra={"uniqueItems": True}),
+            AfterValidator(_different),
         ]
         | None
     ) = Field(

@@ -7,13 +7,17 @@ All are frozen; times are in UTC with their zone. Runs and jobs are in
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from db.farm.states import BoardState, EventKind, Scope
+from mapper.ast_model.bounded_json import loads_bounded
+from mapper.errors import InputError
+
+#: A board may state brackets by the thousand.
+_PROFILE_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,8 @@ class Board:
         None where nothing is known of it."""
         stated = self.facts.get("profile") if self.profile is None else self.profile
         if self.profile is None and isinstance(stated, str):
-            with contextlib.suppress(ValueError):
-                return json.loads(stated)
+            with contextlib.suppress(InputError):
+                return loads_bounded(stated, max_depth=_PROFILE_DEPTH)
         return stated
 
 

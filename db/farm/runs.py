@@ -92,7 +92,6 @@ class Runs:
         _check(new)
 
         def create(session: Session, now: datetime) -> Run:
-            _refuse_too_much(session, new)
             board = _enabled(session, new.board_id, "board")
             for number, board_id in enumerate(new.stand_ins):
                 stand_in = _enabled(session, board_id, f"stand_ins/{number}")
@@ -117,6 +116,8 @@ class Runs:
             add_event(session, now, EventKind.RUN_CREATED, payload, run_id=run_id)
             n_bytes = len(canonical_json(dict(new.request))) + ROW_BYTES
             add_bytes_within(session, Owner(new.principal, new.most_bytes), n_bytes)
+            # The owner's row is locked now: of several at once each sees those before it.
+            _refuse_too_much(session, new)
             return run_of(run, now)
 
         with self._transactions.write() as session:
@@ -337,7 +338,8 @@ def _outcomes(session: Session, study_ids: list[int]) -> dict[tuple[int, str], O
 
 
 def _refuse_too_much(session: Session, new: NewRun) -> None:
-    """ConflictError where its token has as many runs or candidates as it may have."""
+    """ConflictError where its token has, with this one, more runs or candidates than it may have;
+    it undoes all that the transaction has stored."""
     owned = (
         select(func.count()).where(RunRow.principal == new.principal, RunRow.state.in_(_OPEN)),
         select(func.coalesce(func.sum(RunRow.proposed), 0)).where(
@@ -345,9 +347,9 @@ def _refuse_too_much(session: Session, new: NewRun) -> None:
         ),
     )
     opened, proposed = (int(session.scalar(one) or 0) for one in owned)
-    if opened >= new.most_open:
+    if opened > new.most_open:
         raise ConflictError(
-            Problem("owner", "has too many runs that have not ended", str(opened),
+            Problem("owner", "has too many runs that have not ended", str(opened - 1),
                     f"{new.most_open} of a token", "cancel some, or wait for them")
         )  # fmt: skip
     if proposed + (new.budget_candidates or 1) > new.most_candidates:

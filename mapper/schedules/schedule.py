@@ -52,6 +52,8 @@ from mapper.schedules.unique import with_named_steps
 
 MAX_STEPS = 500
 MAX_NAME = 63
+#: It is the variant of what it gives, of which the store keeps so many characters.
+MAX_SCHEDULE_NAME = 64
 MAX_LIST = 32
 
 Value = str | int | bool | tuple[str, ...] | tuple[int, ...]
@@ -177,6 +179,14 @@ class Schedule:
 
     name: str
     uses: tuple[Use, ...]
+
+
+def checked_name(value: object, path: str = "name") -> str:
+    """The name of a schedule; InputError for what is none."""
+    if not isinstance(value, str) or len(value) > MAX_SCHEDULE_NAME or not value.isprintable():
+        allowed = f"a text of at most {MAX_SCHEDULE_NAME} printable characters"
+        raise InputError(Problem(path, "not a schedule's name", ascii(value)[:80], allowed))
+    return value
 
 
 def use(primitive: str, *positional: Value, **keyword: Value) -> Use:

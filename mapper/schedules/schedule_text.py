@@ -12,7 +12,16 @@ from typing import Any, cast
 
 from mapper.ast_model.bounded_json import kind_of
 from mapper.errors import InputError, Problem
-from mapper.schedules.schedule import MAX_STEPS, PRIMITIVES, Kind, Schedule, Use, Value, use
+from mapper.schedules.schedule import (
+    MAX_STEPS,
+    PRIMITIVES,
+    Kind,
+    Schedule,
+    Use,
+    Value,
+    checked_name,
+    use,
+)
 
 SCHEMA = "nestmap/schedule/1"
 MAX_CHARACTERS = 200_000
@@ -105,6 +114,11 @@ class _Parser:
         if self.place == len(self.tokens) or self.tokens[self.place][0] != "text":
             raise self.error("expected the schedule's name in quotes")
         name = self.string(self.take())
+        try:
+            checked_name(name)
+        except InputError as error:
+            self.place -= 1
+            raise self.error(str(error)) from None
         self.take("{")
         uses: list[Use] = []
         while self.peek() != "}":
@@ -216,9 +230,7 @@ def schedule_from_json(value: object) -> Schedule:
         raise InputError(Problem("schema", "not a schedule", kind_of(fields.get("schema")), SCHEMA))
     for name in fields.keys() - {"schema", "name", "steps"}:
         raise InputError(Problem(name[:60], "no such field", "", "schema, name, steps"))
-    name, steps = fields.get("name"), fields.get("steps")
-    if not isinstance(name, str) or len(name) > 200:
-        raise InputError(Problem("name", "a text of at most 200 characters", kind_of(name)))
+    name, steps = checked_name(fields.get("name")), fields.get("steps")
     if not isinstance(steps, list):
         raise InputError(Problem("steps", "a list", kind_of(steps)))
     items = cast(list[object], steps)

@@ -105,9 +105,9 @@ def _new_search(
 def _sketches(request: ProposeRequest) -> tuple[str | None, ...]:
     """A program's sketches for the device, and the program as it is written."""
     device = read_device(request.profile, "/device/profile")
-    found = sketched_subjects(read_subject({"subject": request.run.subject}), device)
+    subject = read_subject({"subject": request.run.subject})
     # What is written is what is left where no sketch suits.
-    return tuple(s.variant or None for s in (*found[:-1][: MOST_VARIANTS - 1], found[-1]))
+    return tuple(s.variant or None for s in sketched_subjects(subject, device, most=MOST_VARIANTS))
 
 
 def _variant(request: ProposeRequest, name: str | None, context: Context) -> Variant:

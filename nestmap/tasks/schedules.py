@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mapper.ast_model.nodes import Program
 from mapper.errors import InputError, Problem
-from mapper.schedules.sketches.derivation import sketches_of
+from mapper.schedules.sketches.derivation import each_sketch
 from nestmap.derivations import (
     HIGH_LEVEL,
     SKETCHES_SCHEMA,
@@ -59,11 +59,12 @@ def sketches(envelope: Envelope, context: Context, replies: Replies) -> None:
     fields.finish()
     program = _program(envelope)
     device = read_device(envelope.fields.get("device", "pocl"))
-    found = sketches_of(program, device)
-    for sketch in found:
+    count = 0
+    for sketch in each_sketch(program, device):
         context.watch.tick()
+        count += 1
         replies.item(sketch_to_json(sketch))
-    replies.end({"schema": SKETCHES_SCHEMA, "count": len(found)})
+    replies.end({"schema": SKETCHES_SCHEMA, "count": count})
 
 
 def _program(envelope: Envelope) -> Program:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import inf
 from random import Random
 from time import thread_time
@@ -33,14 +34,24 @@ _AS_IS_PROMISE = 8.0
 #: which, with the seconds for its space.
 _MOST = 24
 _LOOKED_AT = 32
+_MOST_EXPECTED = 6
 _SOLVING_S = 1.0
 
 
+@lru_cache(maxsize=1)
+def _combinations(program: Program, device: DeviceProfile) -> Combinations:
+    """Kept for the next question, which is mostly about another sketch of the same program."""
+    return Combinations(program, device)
+
+
 def sketched_subjects(
-    subject: Subject, device: DeviceProfile, names: Sequence[str] | None = None
+    subject: Subject,
+    device: DeviceProfile,
+    names: Sequence[str] | None = None,
+    most: int = _MOST,
 ) -> tuple[Subject, ...]:
     """A program under each of its sketches for a device, what is expected to be fastest first, and
-    as it is last; only the sketches of these ``names`` where some are given.
+    as it is last; only the sketches of these ``names`` where some are given, else ``most`` in all.
 
     What is no program to be rewritten (or has a schedule already) is left alone. InputError names
     sketches that there are not.
@@ -56,7 +67,7 @@ def sketched_subjects(
             )  # fmt: skip
         return (subject,)
     program = subject.program
-    combinations = Combinations(program, device)
+    combinations = _combinations(program, device)
     if names:
         wanted = dict.fromkeys(names)
         chosen = {name: combinations.named(name) for name in wanted}
@@ -68,7 +79,7 @@ def sketched_subjects(
                         ", ".join(wrong), ", ".join(known) + several)
             )  # fmt: skip
     else:
-        kept = _kept(subject, combinations, device)
+        kept = _kept(subject, combinations, device)[: most - 1]
         chosen = {combinations.name(choice): choice for choice in kept} | {AS_IS: None}
     found = (
         (name, None if choice is None else combinations.sketch(choice))
@@ -111,8 +122,8 @@ def _behind(
     device: DeviceProfile,
 ) -> list[list[float]]:
     """Of each kernel what its structures are expected to take beside the first of each: by their
-    loops on a processor, else by their places."""
-    if not device.is_processor:
+    loops on a processor, else by their places, as of so many kernels that it would take minutes."""
+    if not device.is_processor or len(combinations.options) > _MOST_EXPECTED:
         return [[float(k) for k in range(len(names))] for _, names in combinations.options]
     known: dict[PartKey, float] = {}
     assert subject.program is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,21 @@ def test_whoever_is_full_stores_nothing_more(
     assert service.farm.owners.stored_bytes(owner) == 2**20
     assert service.farm.runs.page() == ()
     service.close()
+
+
+def test_a_key_does_not_keep_what_a_run_was_asked_once_more(tmp_path: Path) -> None:
+    service = Service(tmp_path, Settings())
+    layer = {"schema": "nestmap/layer/2", **LAYER, "name": "n" * 900}
+    service.solver.answers["describe"] = Answer([], {"layer": layer})
+    body = {"subject": {"document": layer}, "device": service.device_id, "label": "long"}
+    user, headers = service.client("user"), {"Idempotency-Key": "once"}
+    first = user.post("/v1/runs", json=body, headers=headers)
+    assert first.status_code == 201, first.text
+    again = user.post("/v1/runs", json=body, headers=headers)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert again.json() == first.json()
+    assert first.json()["request"]["subject"]["document"]["name"] == "n" * 900
+    service.close()
+    with sqlite3.connect(service.path) as store:
+        ((kept,),) = store.execute("SELECT response FROM idempotency").fetchall()
+    assert "long" in kept and "nnn" not in kept

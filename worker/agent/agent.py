@@ -35,6 +35,8 @@ from worker.agent.waiting import Waiter
 #: Beyond the time of a long poll, for a slow network.
 _POLL_MARGIN_S = 15.0
 _FULL_JOURNAL_PAUSE_S = 5.0
+#: Until a full disk is looked at again: somebody may have made room.
+_LONGEST_DISK_PAUSE_S = 15.0
 #: What the server refuses for now: another lease of this board, or a quarantine of its own.
 _REFUSED_PAUSE_S = 15.0
 _MOST_LOG_CHARACTERS = 8000
@@ -70,6 +72,8 @@ class Agent:
         self._reboot = RebootHook(settings.reboot_command, state.path, waiter)
         self._bench = bench
         self._device = ""
+        #: Why no job could be kept on the disk; empty where one could.
+        self._disk_fault = ""
         self._polling = False
         self._stopping = False
         self._abandoning = False
@@ -168,6 +172,8 @@ class Agent:
         if self._journal.is_full:
             self._announcer.say("journal-full", "too many results wait for the server")
             self._pause(_FULL_JOURNAL_PAUSE_S)
+        elif not self._disk_holds():
+            self._sit_out_disk()
         elif not self._bench.make_ready():
             self._sit_out_quarantine()
         elif (lease := self._claim(wait_s)) is not None:
@@ -243,7 +249,7 @@ class Agent:
         return dict(self._bench.facts)
 
     def _health(self) -> dict[str, Any]:
-        reason = self._bench.quarantine
+        reason = self._disk_fault or self._bench.quarantine
         return {
             "state": "quarantined" if reason else "healthy",
             "reason": reason[:2000],
@@ -367,7 +373,11 @@ class Agent:
             self._announcer.say("device-failed", f"job {lease.job}: {failure}", job=lease.job)
             self._release(lease, str(failure))
         except OSError as error:
+            # The lease would run out, and the next attempt would meet the same disk.
+            self._disk_fault = f"its disk: {error}"
             self._announcer.say("disk", f"job {lease.job}: {error}", job=lease.job)
+            if not heartbeat.lost:
+                self._release(lease, f"the board's disk: {error}")
             self._pause(_FULL_JOURNAL_PAUSE_S)
         self.jobs_done += 1
 
@@ -471,6 +481,35 @@ class Agent:
         }
         self._journal.add(lease.job, lease.attempt, body)
         self._deliver()
+
+    # -- a disk that holds nothing -----------------------------------------------------------
+
+    def _disk_holds(self) -> bool:
+        """Whether a job's files and its result have room; where a job met a fault, by writing one:
+        each claim costs the job one of its attempts."""
+        faulty = bool(self._disk_fault)
+        try:
+            self._cache.require_room()
+            if faulty:
+                self._journal.prove()
+        except OSError as error:
+            self._disk_fault = f"its disk: {error}"
+            return False
+        self._disk_fault = ""
+        if faulty:
+            self._announcer.say("disk-holds", "the disk holds files again")
+            self._report_health()
+        return True
+
+    def _sit_out_disk(self) -> None:
+        """Tell the server that this board takes no job, and look again later."""
+        self._announcer.say("disk", f"takes no job: {self._disk_fault}")
+        self._service.status(self._disk_fault)
+        if not self._report_health():
+            return
+        if self._settings.once:
+            raise AgentFailure(f"takes no job: {self._disk_fault}", AgentExit.STATE_FOLDER)
+        self._pause(min(self._settings.reprobe_s, _LONGEST_DISK_PAUSE_S))
 
     # -- quarantine --------------------------------------------------------------------------
 

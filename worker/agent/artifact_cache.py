@@ -80,6 +80,10 @@ class ArtifactCache:
         path.unlink()  # a disk that lies, or a cut-off copy
         return False
 
+    def require_room(self) -> None:
+        """OSError where there is no room for an artifact of any size."""
+        self._room()
+
     def _room(self) -> int:
         """Most bytes that the next artifact may have, so that results still fit on the disk;
         OSError where there is no room for any."""

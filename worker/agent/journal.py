@@ -68,6 +68,12 @@ class Journal:
         write_durably(path, json.dumps(entry, allow_nan=False).encode())
         return Pending(path, job, attempt, body)
 
+    def prove(self) -> None:
+        """Write as much as a result may have and remove it; OSError where that cannot be."""
+        path = self._folder / "proof"
+        write_durably(path, bytes(MAX_ENTRY_BYTES))
+        path.unlink()
+
     def oldest(self) -> Pending | None:
         """The next result to send; files that are none are set aside and noted."""
         for path in self._paths():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import lt
@@ -9,7 +10,7 @@ from operator import lt
 from mapper.ast_model.nodes import Program
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
-from mapper.schedules.schedule import Schedule, Use
+from mapper.schedules.schedule import MAX_SCHEDULE_NAME, Schedule, Use
 from mapper.schedules.sketches.analysis import Nest, nest_of, without_views
 from mapper.schedules.sketches.contraction import Choice, Contractions
 from mapper.schedules.sketches.draft import Draft, Sketch
@@ -25,8 +26,9 @@ AS_IS = "as-is"
 """The sketch that changes nothing."""
 ALL_FIRST = "all-first"
 """Of several kernels, the first structure of each."""
-MAX_NAME = 64
 _BY_NUMBER = "structures-"
+_DIGITS = string.digits + string.ascii_lowercase
+_MOST_KERNELS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +40,29 @@ class Structure:
     run: Callable[[Draft, Nest, Contractions], Draft]
 
 
-def sketches_of(program: Program, device: DeviceProfile) -> tuple[Sketch, ...]:
+def each_sketch(program: Program, device: DeviceProfile) -> Iterator[Sketch]:
     """Every structure of each kernel, the others of the program under their first structure.
 
-    A structure that does not apply is left out. The program as it is comes first.
+    A structure that does not apply is left out. The program as it is comes first. One takes up to
+    a second, and a program may have many kernels: whoever needs some stops there.
     """
-    as_it_is = _sketch(AS_IS, "as it is written: every map parallel, nothing kept", Draft(program))
+    yield _sketch(AS_IS, "as it is written: every map parallel, nothing kept", Draft(program))
     combinations = Combinations(program, device)
-    found = (combinations.sketch(choice) for choice in combinations.neighbours(combinations.first))
-    return (as_it_is, *(sketch for sketch in found if sketch is not None))
+    for choice in combinations.neighbours(combinations.first):
+        sketch = combinations.sketch(choice)
+        if sketch is not None:
+            yield sketch
+
+
+def sketches_of(program: Program, device: DeviceProfile) -> tuple[Sketch, ...]:
+    """All of :func:`each_sketch`."""
+    return tuple(each_sketch(program, device))
 
 
 #: Of each kernel that has structures, in order, which of them.
 Combination = tuple[int, ...]
+#: A structure's name and reason, and what comes of it.
+_Done = tuple[str, str, Draft]
 
 
 class Combinations:
@@ -58,7 +70,8 @@ class Combinations:
     among them.
 
     ``options`` are those kernels in order with the names of their structures, best first. Drafts
-    that begin alike are derived once.
+    that begin alike are derived once. Of many kernels the last stay as they are written: to derive
+    all takes minutes, and a combination has a name of 64 characters.
     """
 
     def __init__(self, program: Program, device: DeviceProfile) -> None:
@@ -68,17 +81,17 @@ class Combinations:
         for kernel in program.kernels:
             base = without_views(base, kernel.name)
         self._several = len(base.program.kernels) > 1
-        self._begun: dict[Combination, list[tuple[str, str, Draft]]] = {}
+        self._begun: dict[Combination, _Done | None] = {}
         self._base = base
         options: list[tuple[str, tuple[str, ...]]] = []
         self._kernels: list[str] = []
-        for kernel in [k.name for k in base.program.kernels]:
-            done = self._done(base, kernel)
+        for kernel in [k.name for k in base.program.kernels][:_MOST_KERNELS]:
+            done = list(self._done(base, kernel))
             if done:
+                before = (0,) * len(self._kernels)
+                self._begun |= {(*before, k): one for k, one in enumerate(done)}
                 self._kernels.append(kernel)
                 options.append((kernel, tuple(name for name, _, _ in done)))
-                place = (0,) * len(self._kernels)
-                self._begun[place[1:]] = done
                 base = done[0][2]
         self.options = tuple(options)
 
@@ -104,19 +117,18 @@ class Combinations:
             return self.options[0][1][choice[0]]
         own = zip(self.options, choice, strict=True)
         name = "+".join(f"{kernel}-{names[k]}" for (kernel, names), k in own if k) or ALL_FIRST
-        return name if len(name) <= MAX_NAME else _BY_NUMBER + "-".join(map(str, choice))
+        return name if len(name) <= MAX_SCHEDULE_NAME else _BY_NUMBER + _digits(choice)
 
     def named(self, name: str) -> Combination | None:
         """The combination of this name, or of these parts in any order; None if there is none."""
         if not self._several:
             own = self.options[0][1] if self.options else ()
             return (own.index(name),) if name in own else None
-        numbers = name.removeprefix(_BY_NUMBER).split("-")
-        if name.startswith(_BY_NUMBER) and all(number.isdecimal() for number in numbers):
-            choice = tuple(map(int, numbers))
+        if name.startswith(_BY_NUMBER):
+            choice = tuple(map(_DIGITS.find, name.removeprefix(_BY_NUMBER)))
             lengths = [len(names) for _, names in self.options]
             fits = len(choice) == len(lengths) and all(map(lt, choice, lengths))
-            return choice if fits else None
+            return choice if fits and min(choice) >= 0 else None
         known = {f"{kernel}-{structure}": (place, k)
                  for place, (kernel, names) in enumerate(self.options)
                  for k, structure in enumerate(names)}  # fmt: skip
@@ -132,14 +144,10 @@ class Combinations:
         """The program under these structures; None where one does not apply after the others."""
         draft, reasons = self._base, list[str]()
         for place, k in enumerate(choice):
-            prefix = choice[:place]
-            if prefix not in self._begun:
-                self._begun[prefix] = self._done(draft, self._kernels[place])
-            name = self.options[place][1][k]
-            found = [one for one in self._begun[prefix] if one[0] == name]
-            if not found:
+            done = self._under(choice[:place], k, draft)
+            if done is None:
                 return None
-            ((_, reason, draft),) = found
+            _, reason, draft = done
             if k or not self._several:
                 reasons.append(reason)
         name = self.name(choice)
@@ -148,24 +156,45 @@ class Combinations:
             reasons = [f"the first structure of each kernel: {', '.join(own)}"]
         return _sketch(name, "; ".join(reasons), draft)
 
-    def _done(self, draft: Draft, kernel: str) -> list[tuple[str, str, Draft]]:
-        """The structures of a kernel that apply and differ: name, reason, what comes of it."""
+    def _under(self, before: Combination, k: int, draft: Draft) -> _Done | None:
+        """A structure of the kernel behind these; None where it does not apply after them."""
+        key = (*before, k)
+        if key not in self._begun:
+            kernel, names = self._kernels[len(before)], self.options[len(before)][1]
+            self._begun[key] = next(self._done(draft, kernel, names[k]), None)
+        return self._begun[key]
+
+    def _done(self, draft: Draft, kernel: str, wanted: str | None = None) -> Iterator[_Done]:
+        """The structures of a kernel that apply and differ, or the one of this name."""
         start = _prepared(draft, kernel)
         if start is None:
-            return []
+            return
         draft, nest = start
         shared = Contractions(draft, nest)
-        found: list[tuple[str, str, Draft]] = []
         known: set[tuple[Use, ...]] = set()
-        for structure in structures(nest, self._device):
+        for place, structure in enumerate(structures(nest, self._device)):
+            name = _shortened(structure.name, place)
+            if wanted is not None and name != wanted:
+                continue
             try:
                 done = structure.run(draft, nest, shared)
             except InputError:
                 continue
             if done.uses not in known:
                 known.add(done.uses)
-                found.append((structure.name, structure.reason, done))
-        return found
+                yield name, structure.reason, done
+
+
+def _shortened(name: str, place: int) -> str:
+    """A name that holds a loop's, which may be as long as a schedule's itself."""
+    ending = f"~{place}"
+    if len(name) <= MAX_SCHEDULE_NAME:
+        return name
+    return name[: MAX_SCHEDULE_NAME - len(ending)] + ending
+
+
+def _digits(choice: Combination) -> str:
+    return "".join(_DIGITS[k] for k in choice)
 
 
 def _prepared(draft: Draft, kernel: str) -> tuple[Draft, Nest] | None:

@@ -240,6 +240,48 @@ def test_quarantine_is_reported_with_its_reason_and_left_after_a_good_probe(
     assert reboot.exists()
 
 
+def test_a_board_that_cannot_keep_results_gives_its_job_back_and_takes_no_other(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    first = server.add_job(payload(server))
+    first.payload["candidate"] = "short"
+    journal = tmp_path / "s/journal"
+    options = ("--reprobe", "0.2")
+    with RunningAgent(server, tmp_path / "s", *options, executor="obedient") as agent:
+        agent.wait_for("stage", job=first.id)
+        shutil.rmtree(journal)
+        agent.wait_for("disk", job=first.id)
+        second = server.add_job(payload(server))
+        server.wait_for(lambda: len(server.health) >= 2)
+        assert server.health[0]["state"] == "quarantined"
+        assert "No such file" in server.health[0]["reason"]
+        assert second.attempt == 0, "no attempt is spent on a disk that is known to be full"
+        journal.mkdir()
+        agent.wait_for("delivered", job=second.id)
+    (released,) = first.released
+    assert "the board's disk: " in released["reason"] and not first.results
+    assert server.health[-1]["state"] == "healthy"
+    assert not pending(tmp_path / "s")
+
+
+def test_a_board_without_room_for_artifacts_takes_no_job(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    first = server.add_job(payload(server))
+    with RunningAgent(server, tmp_path / "s", "--reprobe", "0.2") as agent:
+        agent.wait_for("delivered", job=first.id)
+        (tmp_path / "s/artifacts").rename(tmp_path / "elsewhere")
+        agent.wait_until(lambda: server.paths()[-1].partition("?")[0].endswith("/lease"))
+        # The poll under way may still bring one.
+        server.add_job(payload(server)).payload["workload"]["inputs"]["a"]["artifact"] = "0" * 64
+        agent.wait_for("disk")
+        second = server.add_job(payload(server))
+        server.wait_for(lambda: len(server.health) >= 2)
+        assert second.attempt == 0
+        (tmp_path / "elsewhere").rename(tmp_path / "s/artifacts")
+        agent.wait_for("delivered", job=second.id)
+
+
 def test_reboots_are_counted_through_restarts(tmp_path: Path) -> None:
     with Waiter(lambda: None) as waiter:
         said = [RebootHook("true", tmp_path, waiter).run() for _ in range(5)]

@@ -82,6 +82,7 @@ def test_sketches_of_a_program_are_asked_for_by_name_with_the_device_s_limits(se
         ({"subject": {}}, "/subject"),
         ({"variants": ["fast"]}, "/variants/0"),
         ({"variants": []}, "/variants"),
+        ({"variants": ["direct", "direct"]}, "/variants"),
         ({"budget": {"candidates": 0}}, "/budget/candidates"),
         ({"budget": {"hours": 1}}, "/budget/hours"),
         ({"strategy": "luck"}, "/strategy"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from db.farm.errors import CodeGone, StaleLease
+from db.farm.errors import CodeGone, ConflictError, StaleLease
 from db.farm.farm import Farm
 from db.farm.job_records import NewJob
 from db.farm.leases import take
@@ -127,6 +127,16 @@ def test_duplicate_requests_create_one_run(farm: Farm):
     assert len(farm.runs.page()) == 1
     assert sorted(each.repeated for each in made) == [False] + [True] * (THREADS - 1)
     assert len({str(each.response) for each in made}) == 1
+
+
+def test_an_owner_has_no_more_open_runs_for_asking_at_once(farm: Farm):
+    board = some_board(farm)
+    bounds: dict[str, Any] = {**UNBOUNDED, "most_open": 3}
+    new = NewRun(board.id, "x", "me", {}, **bounds)
+    made = at_once(lambda _: farm.runs.create(new))
+    made += at_once(lambda _: farm.runs.create(new))
+    refused = [each for each in made if isinstance(each, ConflictError)]
+    assert len(farm.runs.page()) == 3 == len(made) - len(refused)
 
 
 def test_a_code_lets_one_board_in(farm: Farm):

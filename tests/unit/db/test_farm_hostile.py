@@ -239,3 +239,10 @@ def test_an_outcome_that_no_column_holds_leaves_the_lease(farm: Farm, clock: Clo
 def test_a_run_on_a_hostile_board_name(farm: Farm):
     with pytest.raises(InputError):
         farm.runs.create(NewRun("dev_\0", "x", "me", {}, **UNBOUNDED))
+
+
+@pytest.mark.parametrize("stated", ["[" * 60_000, '{"a":' * 9_000, "1" * 5_000, "NaN", "{", ""])
+def test_a_board_that_states_no_profile_is_taken_at_its_word(farm: Farm, stated: str):
+    """Whoever reads a profile refuses it: brackets were a RecursionError in runs of that board."""
+    board = farm.boards.add("liar", facts={"profile": stated}).board
+    assert farm.boards.board(board.id).limits == stated

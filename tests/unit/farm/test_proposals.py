@@ -264,22 +264,22 @@ PRODUCT = {"subject": {"text": (EXAMPLES / "product.txt").read_text()}, "variant
 
 
 def test_a_program_is_proposed_under_its_sketches_and_as_it_is_written(tmp_path: Path):
-    kept, state = fresh(), None
+    kept, state, end = fresh(), dict[str, Any](), dict[str, Any]()
     measured: list[Any] = []
     for _ in range(3):
         candidates, reply = propose(tmp_path, kept, state, measured, run=PRODUCT)
         again, other = propose(tmp_path, fresh(), state, measured, run=PRODUCT)
         assert ids(candidates) == ids(again)
         assert reply.end == other.end
-        state = reply.end["state"]
+        end, state = reply.end, reply.end["state"]
         measured += outcomes(candidates)
         # All compute the same: one reference for all of them.
         assert len(state["workloads"]) == 1
     names = state["variants"]
     assert len(names) > 3
     assert names[-1] is None
-    assert [study["variant"] for study in reply.end["studies"]] == [*names[:-1], ""]
-    schemas = {study["program_schema"] for study in reply.end["studies"]}
+    assert [study["variant"] for study in end["studies"]] == [*names[:-1], ""]
+    schemas = {study["program_schema"] for study in end["studies"]}
     assert schemas == {"nestmap/scheduled/1", "nestmap/program/1"}
     # What the first proposals bring has a schedule.
     assert all(names[study] is not None for study, _, _ in measured[:3])

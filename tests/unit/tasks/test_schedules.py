@@ -154,7 +154,8 @@ def test_a_program_is_asked_about_in_one_of_its_sketches():
 
 @pytest.mark.parametrize("kind", ["derive", "sketches"])
 def test_schedules_are_of_programs_as_they_are_written(kind: str):
-    more = {"schedule": 'schedule "s" { split(row, bm) }'} if kind == "derive" else {}
+    text = 'schedule "s" { split(row, bm) }'
+    more: dict[str, Any] = {"schedule": text} if kind == "derive" else {}
     problem = ask(kind=kind, **SUBJECT, variant="as-is", **more).problem
     assert problem is not None
     assert problem["problems"][0]["field"] == "/variant"

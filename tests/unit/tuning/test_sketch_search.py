@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from db.store import Store
+from mapper.ast_model.nodes import Program
 from mapper.ast_model.text_form import parse
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode
-from mapper.errors import InputError
+from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import (
     Subject,
     assignment_from_json,
@@ -22,6 +24,7 @@ from mapper.pipeline import (
     subject_of_program,
 )
 from mapper.profiles import load_profile
+from mapper.schedules.sketches.derivation import Combinations
 from mapper.search.goal import FastestWithin
 from mapper.solver.space import Space, check
 from nestmap.subjects import subject_of_document
@@ -180,3 +183,60 @@ def test_a_sketch_that_takes_long_to_solve_is_left_out_and_the_program_as_it_is_
     assert result.state.tried == 1
     assert {e.subject.variant for e in result.front} == {""}
     assert any("tile-column" in text and "time limit" in text for text in result.refused)
+
+
+def chain(kernels: int, name: str = "k{}", loop: str = "c") -> Subject:
+    """Products in a row, each of a kernel."""
+    lines = ["size M = 64", "input k : [[float]M]M", "input b : [[float]M]M"]
+    before = "k"
+    for number in range(kernels):
+        kernel = name.format(number)
+        lines.append(
+            f"kernel {kernel} = map#r{number}(x => join(map#{loop}{number}(y => reduce((acc, k) => "
+            f"fma(k.0, k.1, acc), 0.0, zip(x, y)), transpose(b))), {before})"
+        )
+        before = kernel
+    return subject_of_program(parse('program "chain" {\n' + "\n".join(lines) + "\n}"))
+
+
+def test_a_program_s_structures_are_derived_once_for_all_of_its_sketches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All were, for each sketch that was asked for: minutes for a program of eight kernels."""
+    begun: list[Program] = []
+
+    def counted(program: Program, device: DeviceProfile) -> Combinations:
+        begun.append(program)
+        return Combinations(program, device)
+
+    monkeypatch.setattr("nestmap.tuning.sketch_subjects.Combinations", counted)
+    subject = chain(3)
+    found = [s.variant for s in sketched_subjects(subject, POCL, most=4)]
+    assert len(found) == 4 and found[-1] == ""
+    for name in found[:-1]:
+        (again,) = sketched_subjects(subject, POCL, [name])
+        assert again.variant == name
+    assert len(begun) == 1
+
+
+def test_a_derivation_that_was_broken_off_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(program: Program, device: DeviceProfile) -> Combinations:
+        raise LimitError(Problem("", "too much"))
+
+    subject = chain(2, "broken{}")
+    with monkeypatch.context() as patched:
+        patched.setattr("nestmap.tuning.sketch_subjects.Combinations", broken)
+        with pytest.raises(LimitError):
+            sketched_subjects(subject, POCL)
+    assert len(sketched_subjects(subject, POCL, most=3)) == 3
+
+
+@pytest.mark.parametrize("kernels", [1, 2])
+def test_names_of_sketches_are_no_longer_than_the_store_keeps_them(kernels: int) -> None:
+    subject = chain(kernels, "k{}" + "x" * 48, loop="r" + "y" * 30)
+    long = [s.variant for s in sketched_subjects(subject, POCL, most=6)][:-1]
+    assert len(set(long)) == len(long) == 5
+    assert max(map(len, long)) <= 64
+    for name in long:
+        (again,) = sketched_subjects(subject, POCL, [name])
+        assert again.variant == name
