@@ -79,6 +79,7 @@ class Agent:
         self._abandoning = False
         self._said_stopping = False
         self._stop_at: float | None = None
+        self._handlers: dict[int, Any] = {}
         self.jobs_done = 0
 
     @property
@@ -89,9 +90,10 @@ class Agent:
     # -- being told to stop ------------------------------------------------------------------
 
     def handle_signals(self) -> None:
-        """SIGTERM and SIGINT: finish the job, then end; a second one ends it at once."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+        """SIGTERM and SIGINT: finish the job, then end; a second one ends it at once. Until
+        :meth:`run` ends: they are not for an agent that is gone."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._handlers[number] = signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -115,6 +117,8 @@ class Agent:
         try:
             return self._run()
         finally:
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
             self.close()
 
     def close(self) -> None:

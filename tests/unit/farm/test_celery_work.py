@@ -131,12 +131,14 @@ def test_bells_carry_the_id_of_a_job_and_nothing_else(node: RabbitMqNode, farm: 
             end = time.monotonic() + 30
             while ringer.rung == 0 and time.monotonic() < end:
                 time.sleep(0.02)
-        message = None
-        while message is None and time.monotonic() < end:
-            message = channel.basic_get("nestmap.solve", no_ack=True)
-        assert message is not None
-        arguments, named, _ = json.loads(message.body or b"")
-        assert (arguments, named) == ([], {"job_id": job})
+        found: list[str] = []
+        while job not in found and time.monotonic() < end:
+            # Other tests have rung at the same broker.
+            if (message := channel.basic_get("nestmap.solve", no_ack=True)) is not None:
+                arguments, named, _ = json.loads(message.body or b"")
+                assert arguments == [] and set(named) == {"job_id"}
+                found.append(named["job_id"])
+        assert job in found
 
 
 def test_the_settings_are_those_that_lose_nothing():
