@@ -14,6 +14,7 @@ from bench.cli.farm import farm
 from bench.cli.generation import generation
 from bench.cli.gpu import gpu
 from bench.cli.joint import joint
+from bench.cli.programs import programs
 from bench.cli.schedules import schedules
 from bench.cli.search import app as search_app
 from bench.cli.soundness import soundness
@@ -41,6 +42,7 @@ app.command()(cpu)
 app.command()(throughput)
 app.command()(farm)
 app.command()(user)
+app.command()(programs)
 
 
 @app.callback()

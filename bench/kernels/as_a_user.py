@@ -42,38 +42,56 @@ class Tuned:
     failure: str = ""
 
 
-def tuned_by_command(
-    layer: LayerSpec, seconds: float, device: str, folder: Path, options: Sequence[str] = ()
-) -> Tuned:
-    """Run ``nestmap tune FILE --seconds N --device D --json`` in a fresh store."""
-    name = layer.name.replace("/", "-")
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(layer.to_json()), encoding="utf-8")
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command printed as JSON, None where it failed, and its wall seconds."""
+
+    wall_s: float
+    value: dict[str, Any] | None
+    failure: str = ""
+
+
+def tune_file(path: Path, seconds: float, device: str, options: Sequence[str] = ()) -> Ran:
+    """Run ``nestmap tune FILE --seconds N --device D --json`` in a fresh store beside the file."""
     command = [
         sys.executable, "-m", "nestmap", "tune", str(path), "--seconds", str(seconds),
-        "--device", device, "--db", str(folder / f"{name}.sqlite3"), "--json", *options,
+        "--device", device, "--db", str(path.with_suffix(".sqlite3")), "--json", *options,
     ]  # fmt: skip
     began = time.monotonic()
-    found = Tuned(layer)
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, timeout=seconds + _PATIENCE_S, check=False
         )
     except subprocess.TimeoutExpired:
-        found.failure = f"still ran {_PATIENCE_S:.0f} s after its end"
-        return found
-    found.wall_s = time.monotonic() - began
+        return Ran(0.0, None, f"still ran {_PATIENCE_S:.0f} s after its end")
+    wall_s = time.monotonic() - began
     try:
-        value = json.loads(ended.stdout)
+        return Ran(wall_s, json.loads(ended.stdout))
     except ValueError:
-        found.failure = (ended.stderr or ended.stdout)[-500:]
+        return Ran(wall_s, None, (ended.stderr or ended.stdout)[-500:])
+
+
+def tuned_by_command(
+    layer: LayerSpec, seconds: float, device: str, folder: Path, options: Sequence[str] = ()
+) -> Tuned:
+    """:func:`tune_file` of a layer, in a folder."""
+    path = folder / f"{layer.name.replace('/', '-')}.json"
+    path.write_text(json.dumps(layer.to_json()), encoding="utf-8")
+    ran = tune_file(path, seconds, device, options)
+    found = Tuned(layer, ran.wall_s, failure=ran.failure)
+    if (value := ran.value) is None:
         return found
     found.tried, found.outcomes = value["tried"], value["outcomes"]
-    entries = {entry["candidate"]: entry for entry in value["front"]}
-    finals = [final["candidate"] for final in value["final"]]
-    for entry in [*(entries[c] for c in finals[:1] if c in entries), *value["front"]]:
+    for entry in fastest_first(value):
         found.records.append(_record(layer, entry, value["device"]))
     return found
+
+
+def fastest_first(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """The front of a command's JSON, what its last measurements found fastest before the rest."""
+    entries = {entry["candidate"]: entry for entry in value["front"]}
+    finals = [final["candidate"] for final in value["final"]]
+    return [*(entries[c] for c in finals[:1] if c in entries), *value["front"]]
 
 
 def _record(layer: LayerSpec, entry: dict[str, Any], device: dict[str, str]) -> TuningRecord:
@@ -138,5 +156,7 @@ def _in_the_other_layout(layer: LayerSpec, torch: Any, how: Rounds) -> float | N
         library = CudnnLayer(torch, other, library_operands(other, workload))
     except NestmapError:
         return None
-    times = [ms for _ in range(how.rounds) for ms in library.times_ms(how.repetitions, how.warmup)]
+    times = [
+        ms for _ in range(how.rounds) for ms in library.graph.times_ms(how.repetitions, how.warmup)
+    ]
     return median(times)

@@ -1,22 +1,16 @@
 """cuDNN through torch: the convolution of a layer, its time on the GPU, its workspace.
 
-Strict fp32 (TF32 off) with the algorithm that cuDNN's benchmark mode picks. Time is GPU time
-by replaying a CUDA graph of several calls, so that no launch from the host is in it.
+Strict fp32 (TF32 off) with the algorithm that cuDNN's benchmark mode picks.
 """
 
 from __future__ import annotations
 
-from math import ceil
 from typing import Any, assert_never
 
+from bench.kernels.graph_call import GraphCall
 from bench.kernels.operands import Array, Operands, own_layout
 from mapper.errors import DeviceError, Problem
 from mapper.layer_spec import Activation, LayerSpec
-
-#: Milliseconds that the calls of one graph should take together, and the most calls.
-_GRAPH_MS = 0.5
-_MOST_CALLS = 20
-_WARM_CALLS = 5
 
 
 def load_torch() -> Any:
@@ -103,7 +97,7 @@ def _activation(torch: Any, layer: LayerSpec) -> Any:
 
 
 class CudnnLayer:
-    """A layer on the GPU, ready to be timed; raises DeviceError if it does not run."""
+    """A layer on the GPU, ready to be timed (``graph``); DeviceError if it does not run."""
 
     def __init__(self, torch: Any, layer: LayerSpec, operands: Operands) -> None:
         self._torch = torch
@@ -122,7 +116,7 @@ class CudnnLayer:
         torch = self._torch
         with torch.no_grad():
             # The first call tries the algorithms, with workspaces of their own.
-            self._result = self._call()
+            self._call()
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
@@ -132,54 +126,11 @@ class CudnnLayer:
             used = torch.cuda.max_memory_allocated() - before
             self.workspace_bytes = max(0, used - result.element_size() * result.nelement())
             del result
-            self.calls = self._calls_of_a_graph()
-            self._graph = self._captured()
-
-    def _calls_of_a_graph(self) -> int:
-        self._timed(self._call)
-        once_ms = min(self._timed(self._call) for _ in range(3))
-        return max(1, min(_MOST_CALLS, ceil(_GRAPH_MS / max(once_ms, 1e-3))))
-
-    def _captured(self) -> Any:
-        torch = self._torch
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(_WARM_CALLS):
-                self._call()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(self.calls):
-                self._result = self._call()
-        return graph
-
-    def _timed(self, call: Any) -> float:
-        torch = self._torch
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end))
-
-    def times_ms(self, count: int, warmup: int) -> list[float]:
-        """GPU milliseconds of one convolution, ``count`` times, each the mean over a graph."""
-        with self._torch.no_grad():
-            for _ in range(warmup):
-                self._graph.replay()
-            self._torch.cuda.synchronize()
-            return [self._timed(self._graph.replay) / self.calls for _ in range(count)]
-
-    def per_call_ms(self, count: int) -> list[float]:
-        """The same by events around plain calls, launches from the host included."""
-        with self._torch.no_grad():
-            self._call()
-            return [self._timed(self._call) for _ in range(count)]
+        self.graph = GraphCall(torch, self._call)
 
     def output(self) -> Array:
         """What the last replay computed, in the layer's own layout."""
-        return own_layout(self._layer, self._result.cpu().numpy())
+        return own_layout(self._layer, self.graph.result.cpu().numpy())
 
     def kernel_names(self) -> list[str]:
         """The GPU kernels of one call, in order, as torch's profiler names them."""

@@ -217,7 +217,7 @@ def compare_layer(
             if not entrant.figure.failure:
                 entrant.time(how, back_to_back)
         if library is not None and row.cudnn is not None:
-            row.cudnn.times_ms += library.times_ms(how.repetitions, how.warmup)
+            row.cudnn.times_ms += library.graph.times_ms(how.repetitions, how.warmup)
             row.cudnn.back_to_back_ms = row.cudnn.times_ms
     for entrant in kernels:
         if not entrant.figure.failure:
@@ -260,8 +260,8 @@ def _finish(
         figure.times_ms.clear()
     figure.extra_bytes = library.workspace_bytes
     figure.details = {
-        "calls_of_a_graph": library.calls,
-        "per_call_ms": median(library.per_call_ms(10)),
+        "calls_of_a_graph": library.graph.calls,
+        "per_call_ms": median(library.graph.per_call_ms(10)),
     }
     if kernel_names:
         figure.details["kernels"] = library.kernel_names()
