@@ -23,7 +23,7 @@ from bench.kernels.graph_call import GraphCall
 from bench.kernels.judging import Judge
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, Problem
-from mapper.pipeline import generate_kernels
+from mapper.pipeline import choices_of, generate_kernels
 from nestmap.cli.check import judge_text
 from nestmap.cli.request import prepare
 from nestmap.mappings import schedule_of_text
@@ -211,8 +211,8 @@ def compare(
         schedule=schedule_of_text(text),
     )  # fmt: skip
     assignment = judge_text(request, text, _JUDGED_S).assignment
-    plan = generate_kernels(request.subject, assignment, request.device)
-    parameters = {v.name: n for v, n in assignment.items() if hasattr(v, "name")}
+    plan = generate_kernels(request.subject, assignment)
+    parameters = choices_of(assignment).parameters
     workload = make_workload(request.subject, INPUT_SEED, parameters)
     judge = Judge(workload.expected, workload.tolerance)
     library = _library(found.work, workload, torch)
