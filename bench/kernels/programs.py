@@ -23,12 +23,13 @@ from bench.kernels.graph_call import GraphCall
 from bench.kernels.judging import Judge
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, Problem
-from mapper.pipeline import choices_of, generate_kernels
+from mapper.pipeline import generate_kernels
 from nestmap.cli.check import judge_text
 from nestmap.cli.request import prepare
 from nestmap.mappings import schedule_of_text
 from nestmap.tuning.policy import INPUT_SEED
 from nestmap.tuning.reference import Workload, make_workload
+from nestmap.tuning.sketch_subjects import as_written
 from worker.measuring.back_to_back import BackToBack
 from worker.measuring.loaded_plan import LoadedPlan, Session
 
@@ -212,8 +213,7 @@ def compare(
     )  # fmt: skip
     assignment = judge_text(request, text, _JUDGED_S).assignment
     plan = generate_kernels(request.subject, assignment)
-    parameters = choices_of(assignment).parameters
-    workload = make_workload(request.subject, INPUT_SEED, parameters)
+    workload = make_workload(as_written(request.subject), INPUT_SEED, {})
     judge = Judge(workload.expected, workload.tolerance)
     library = _library(found.work, workload, torch)
     with LoadedPlan(session, plan) as loaded:
