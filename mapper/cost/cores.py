@@ -11,39 +11,17 @@ Only the order of what it says is worth anything: constants are of no processor 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, prod
 
-from mapper.ast_model.index_expr import Expr
-from mapper.ast_model.loop_nest import (
-    Buffer,
-    Constant,
-    Guarded,
-    LaneSum,
-    Load,
-    Loop,
-    LoopKernel,
-    Operate,
-    Store,
-    Value,
-    loads,
-    walk,
-)
-from mapper.ast_model.nodes import Op
+from mapper.ast_model.loop_nest import LoopKernel
 from mapper.ast_model.types import Memory
-from mapper.constraint_rules.predicate import (
-    CodeVariable,
-    LocalSizeVariable,
-    ParameterVariable,
-    Variable,
-)
-from mapper.cost.compiled_expr import Function, function_of
+from mapper.constraint_rules.predicate import Variable
+from mapper.cost.loops import Accesses, Decided, Reach, accesses_of, shared_loops, width_of
 from mapper.cpu_targets import vector_registers
 from mapper.device_profile import DeviceProfile
 from mapper.schedule import ScheduleCode
 
-#: Bytes of a line, and of the caches of a core, the last one's share of it.
-LINE = 64
+#: Bytes of the caches of a core, the last one's share of it.
 CACHES = (32 << 10, 1 << 20, 8 << 20)
 #: Bytes that a core gets in a cycle from the level behind each.
 _FROM_BEHIND = (32.0, 10.0, 5.0)
@@ -54,17 +32,11 @@ _LOADS = 2.0
 _STORES = 1.0
 #: Until the result of a vector operation can be used.
 _LATENCY = 4.0
-_SLOW_OPERATION = 10.0
-_SLOW = frozenset({Op.DIV, Op.EXP, Op.SQRT})
 #: What it costs where sums do not fit into the registers, and where a body is so long (in vector
 #: operations) that it is fetched anew in every step; such bodies take compilers long, too.
 _SPILLING = 4.0
 _LONGEST_BODY = 1024.0
 _TOO_LONG = 3.0
-#: Lines that a power of two apart share a few places of the nearest cache: so many bytes, and ways.
-_ALIAS = 4096
-_WAYS = 8
-_MISSES = 2.0
 #: Cycles of a step of a loop that is not unrolled, of a work-item, of a group and of a launch.
 _STEP = 1.5
 _ITEM = 12.0
@@ -74,59 +46,23 @@ _LAUNCH = 30e3
 _DIGIT = 12.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Access:
-    """One that a store makes: its buffer, and the place along each dimension."""
-
-    buffer: Buffer
-    sizes: tuple[Function, ...]
-    indices: tuple[Function, ...]
-    names: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Loop:
-    variable: str
-    map_id: str | None
-    trip: Function
-    unroll: Function | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Statement:
-    loops: tuple[_Loop, ...]
-    reads: tuple[_Access, ...]
-    writes: _Access
-    operations: float
-
-
 class CoreCost:
     """The cost of kernels on a processor with these vectors and cores: those of an elaborated
     program, or some of them, for costs of kernels add up."""
 
     def __init__(self, kernels: Iterable[LoopKernel], device: DeviceProfile) -> None:
-        self._kernels = [_kernel_of(kernel) for kernel in kernels]
+        self._kernels = [accesses_of(kernel) for kernel in kernels]
         self._registers = device.vector_registers or vector_registers(device.vector_widths)
         self._widest = max(device.vector_widths)
         self._units = max(1, device.compute_units)
 
     def ms(self, assignment: Mapping[Variable, int]) -> float:
         """About how long an assignment of all that is decided about them takes."""
-        values: dict[str, int] = {}
-        codes: dict[str, int] = {}
-        sizes: dict[tuple[str, int], int] = {}
-        for variable, value in assignment.items():
-            match variable:
-                case ParameterVariable():
-                    values[variable.name] = value
-                case CodeVariable():
-                    codes[str(variable.map_id)] = value
-                case LocalSizeVariable():
-                    sizes[variable.kernel, variable.dimension] = value
+        decided = Decided.of(assignment)
         cycles = 0.0
         for name, statements in self._kernels:
-            line = prod(sizes.get((name, dimension), 1) for dimension in range(3))
-            own = [_Mapped(s, values, codes) for s in statements]
+            line = prod(decided.sizes.get((name, dimension), 1) for dimension in range(3))
+            own = [_Mapped(s, decided.values, decided.codes) for s in statements]
             cycles += _LAUNCH + self._kernel(own, line)
         return cycles / _CYCLES_A_MS
 
@@ -145,31 +81,19 @@ class _Mapped:
     """A statement under an assignment."""
 
     def __init__(
-        self, statement: _Statement, values: dict[str, int], codes: Mapping[str, int]
+        self, statement: Accesses, values: dict[str, int], codes: Mapping[str, int]
     ) -> None:
         self._statement = statement
         self._values = values
         self._loops = statement.loops
         self._trips = [loop.trip(values) for loop in self._loops]
         self._codes = [None if o.map_id is None else codes.get(o.map_id) for o in self._loops]
-        self._vector = next((k for k, code in enumerate(self._codes) if _width(code) > 1), None)
-        self.items = prod(self._trips[k] for k in self._parallel())
+        self._vector = next((k for k, code in enumerate(self._codes) if width_of(code) > 1), None)
+        self._shared = shared_loops(self._codes)
+        self.items = prod(self._trips[k] for k in self._shared)
         accesses = (*statement.reads, statement.writes)
         outer = [a for a in accesses if a.buffer.memory is not Memory.PRIVATE]
-        self._outer = [_Reach(a, self._loops, self._trips, values) for a in outer]
-
-    def _parallel(self) -> list[int]:
-        """The loops that are shared out, with those fused into them."""
-        found: list[int] = []
-        inside = False
-        for k, code in enumerate(self._codes):
-            if code is None:
-                inside = False
-            elif code != ScheduleCode.FUSED:
-                inside = code in _PARALLEL
-            if code is not None and inside:
-                found.append(k)
-        return found
+        self._outer = [Reach(a, self._loops, self._trips, values) for a in outer]
 
     def cycles(self, registers: int, widest: int) -> float:
         """Of one core that does all."""
@@ -182,7 +106,7 @@ class _Mapped:
     def _lanes(self, widest: int) -> float:
         if self._vector is None:
             return 1.0
-        return float(min(self._trips[self._vector], _width(self._codes[self._vector]), widest))
+        return float(min(self._trips[self._vector], width_of(self._codes[self._vector]), widest))
 
     def _compute(self, registers: int, widest: int) -> float:
         lanes = self._lanes(widest)
@@ -228,19 +152,19 @@ class _Mapped:
 
     def _tile_begin(self) -> int:
         """The first loop inside all that is shared out."""
-        shared = self._parallel()
+        shared = self._shared
         return shared[-1] + 1 if shared else 0
 
     def _digits(self) -> int:
         """Loops fused into shared ones: places are quotients and remainders then."""
-        return sum(self._codes[k] == ScheduleCode.FUSED for k in self._parallel())
+        return sum(self._codes[k] == ScheduleCode.FUSED for k in self._shared)
 
     def _unrolled(self, place: int) -> float:
         switch = self._loops[place].unroll
         whole = switch is not None and switch(self._values)
         return float(self._trips[place]) if whole else 1.0
 
-    def _reads(self) -> list[_Reach]:
+    def _reads(self) -> list[Reach]:
         return self._outer[: len(self._outer) - self._writes_outer()]
 
     def _writes_outer(self) -> bool:
@@ -272,138 +196,3 @@ class _Mapped:
                 total += own * sizes[depth][k]
             found.append(total)
         return found
-
-
-class _Reach:
-    """How far an access goes when loops run: along each dimension, loop by loop."""
-
-    def __init__(
-        self,
-        access: _Access,
-        loops: Sequence[_Loop],
-        trips: Sequence[int],
-        values: dict[str, int],
-    ) -> None:
-        self._element = access.buffer.element_bytes
-        self._trips = trips
-        self._sizes = [size(values) for size in access.sizes]
-        zero = dict.fromkeys(access.names, 0) | values
-        start = [index(zero) for index in access.indices]
-        self._spans: list[list[int] | None] = []
-        self._near: list[bool] = []
-        for loop, trip in zip(loops, trips, strict=True):
-            if loop.variable not in access.names or trip < 2:
-                self._spans.append(None)
-                self._near.append(True)
-                continue
-            ends = [index({**zero, loop.variable: trip - 1}) for index in access.indices]
-            self._spans.append([abs(e - s) for e, s in zip(ends, start, strict=True)])
-            nexts = [index({**zero, loop.variable: 1}) for index in access.indices]
-            moved = [n - s for n, s in zip(nexts, start, strict=True)]
-            self._near.append(not any(moved[:-1]) and moved[-1:] in ([0], [1]))
-
-    def moves(self, loop: int) -> bool:
-        """Whether a loop's iterations access different elements."""
-        return self._spans[loop] is not None
-
-    def along(self, loop: int | None) -> bool:
-        """Whether neighbours of a loop access neighbours."""
-        return loop is not None and self.moves(loop) and self._near[loop]
-
-    def fetched(
-        self, own: Sequence[int], vector: int | None, lanes: float, trips: Sequence[int]
-    ) -> float:
-        """Loads of a tile: one for a vector of neighbours, or for what all lanes read."""
-        count = float(prod(trips[k] for k in own if self.moves(k)))
-        if self._aliases(own):
-            count *= _MISSES
-        if vector is None or lanes == 1.0 or not self.moves(vector):
-            return count
-        vectors = ceil(trips[vector] / lanes)
-        return count * vectors * (1.0 if self._near[vector] else lanes)
-
-    def _aliases(self, own: Sequence[int]) -> bool:
-        """Whether a tile's loads are so far apart that they throw each other out."""
-        steps = 1
-        for k in own:
-            spans = self._spans[k]
-            if spans is not None and self._step_bytes(spans, self._trips[k]) % _ALIAS == 0:
-                steps *= self._trips[k]
-        return steps > _WAYS
-
-    def _step_bytes(self, spans: Sequence[int], trip: int) -> int:
-        place = 0
-        for span, size in zip(spans, self._sizes, strict=True):
-            place = place * size + span // max(1, trip - 1)
-        return place * self._element
-
-    def bytes(self, depth: int) -> float:
-        """What the loops from ``depth`` on touch, in whole lines."""
-        extents = [1] * len(self._sizes)
-        elements = 1
-        for k in range(depth, len(self._trips)):
-            spans = self._spans[k]
-            if spans is None:
-                continue
-            elements *= self._trips[k]
-            extents = [e + s for e, s in zip(extents, spans, strict=True)]
-        extents = [min(e, n) for e, n in zip(extents, self._sizes, strict=True)]
-        if not extents:
-            return float(LINE)
-        row, rows = extents[-1] * self._element, prod(extents[:-1])
-        # Rows that are touched whole follow one another.
-        for extent, size in zip(reversed(extents[:-1]), reversed(self._sizes), strict=False):
-            if row < size * self._element:
-                break
-            row, rows = row * extent, rows // max(1, extent)
-        return min(float(rows) * max(LINE, row), float(elements) * LINE)
-
-
-_PARALLEL = frozenset(int(code) for code in ScheduleCode if code.is_parallel)
-
-
-def _width(code: int | None) -> int:
-    return code if code is not None and ScheduleCode(code).vector_width is not None else 1
-
-
-def _kernel_of(kernel: LoopKernel) -> tuple[str, list[_Statement]]:
-    found: list[_Statement] = []
-    for statement, loops in walk(kernel.statements):
-        if isinstance(statement, Store):
-            own = tuple(_loop_of(loop) for loop in loops)
-            reads = tuple(_access(load.buffer, load.indices) for load in loads(statement.value))
-            # Private memory is registers: what is there is not fetched.
-            reads = tuple(r for r in dict.fromkeys(reads) if r.buffer.memory is not Memory.PRIVATE)
-            writes = _access(statement.buffer, statement.indices)
-            found.append(_Statement(own, reads, writes, _operations(statement.value)))
-    return kernel.name, found
-
-
-def _loop_of(loop: Loop) -> _Loop:
-    name = None if loop.map_id is None else str(loop.map_id)
-    unroll = None if loop.unroll is None else function_of(loop.unroll)
-    return _Loop(loop.variable.name, name, function_of(loop.trip), unroll)
-
-
-def _access(buffer: Buffer, indices: tuple[Expr, ...]) -> _Access:
-    names = frozenset(name for index in indices for name in index.names())
-    sizes = tuple(function_of(size) for size in buffer.dimensions)
-    return _Access(buffer, sizes, tuple(function_of(index) for index in indices), names)
-
-
-def _operations(value: Value) -> float:
-    """Vector operations; a product that is added is one with the sum."""
-    match value:
-        case Constant() | Load():
-            return 0.0
-        case Guarded():
-            return 1.0 + _operations(value.value)
-        case LaneSum():
-            return 2.0 + _operations(value.value)
-        case Operate():
-            inner = sum(_operations(operand) for operand in value.operands)
-            if value.op is Op.ADD and any(
-                isinstance(o, Operate) and o.op is Op.MUL for o in value.operands
-            ):
-                return inner
-            return inner + (_SLOW_OPERATION if value.op in _SLOW else 1.0)
