@@ -295,7 +295,7 @@ def _every(names: Names, node: Node, depth: int, term: Term) -> Node:
         return node
     return at_depth(
         names,
-        lambda v: Join(Slide(const(1), term.factor, v, False)),
+        lambda v: Join(Slide(const(1), term.factor, v, True)),
         node,
         depth,
     )

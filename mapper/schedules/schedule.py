@@ -111,7 +111,14 @@ _N, _S, _M = Kind.NAME, Kind.SIZE, Kind.MEMORY
 PRIMITIVES: dict[str, Primitive] = {
     p.name: p
     for p in (
-        _primitive(split.split, map_id=_N, size=_S, _overhang=Kind.OVERHANG, _padding=_N),
+        _primitive(
+            split.split,
+            map_id=_N,
+            size=_S,
+            _overhang=Kind.OVERHANG,
+            _padding=_N,
+            _coarse=Kind.FLAG,
+        ),
         _primitive(interchange.interchange, map_id=_N),
         _primitive(interchange.interchange_reduces, name=_N),
         _primitive(reorder.reorder, maps=Kind.NAMES),

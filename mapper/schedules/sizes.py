@@ -12,6 +12,8 @@ from mapper.errors import InputError
 
 MAX_COMBINATIONS = 4096
 MAX_VALUE = 4096
+#: Steps between sizes, and the size up to which they are taken.
+_COARSE = ((1, 16), (8, 64), (16, 128), (32, 256), (128, 1024), (512, MAX_VALUE))
 
 Size = ExprLike | str
 
@@ -48,6 +50,23 @@ def upto(program: Program, length: Expr) -> tuple[int, ...]:
     """1 to the longest length that the expression stands for."""
     most = max(lengths(program, length), default=1)
     return tuple(range(1, min(most, MAX_VALUE) + 1))
+
+
+def coarsely(program: Program, length: Expr) -> tuple[int, ...]:
+    """Of :func:`upto` those that are worth telling apart: what divides a length, and of the others
+    the fewer the larger they are."""
+    found = set(divisors(program, length))
+    most = max(lengths(program, length), default=1)
+    past = 0
+    for step, last in _COARSE:
+        found.update(range(past + step, min(most, last) + 1, step))
+        past = last
+    return tuple(sorted(found))
+
+
+def overhangs(program: Program, length: Expr, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """How much is missing to whole tiles of these sizes, for some length."""
+    return tuple(sorted({-n % size for n in lengths(program, length) for size in sizes}))
 
 
 def parameters_for(program: Program, size: Expr, values: tuple[int, ...]) -> tuple[Parameter, ...]:

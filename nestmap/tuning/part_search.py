@@ -1,7 +1,7 @@
 """The search of some kernels of a program that are decided by themselves.
 
 Everything that is tried is a solution of the kernels' space under what suits the device. What is
-expected to be fast comes first, by a cost (:mod:`nestmap.tuning.sketch_costs`);
+expected to be fast comes first, by a cost (:mod:`mapper.cost.loop_cost`);
 what was fast is changed in a few places, and the solver draws what must follow.
 """
 
@@ -15,15 +15,16 @@ from statistics import median
 from time import thread_time
 
 from mapper.constraint_rules.predicate import Variable
+from mapper.cost.loop_cost import LoopCost
 from mapper.errors import UnsatisfiableError
 from mapper.solver.factored.suited import Point, SuitedSpace
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
 from mapper.solver.space import Space
 from nestmap.tuning.progress_share import progress_share
-from nestmap.tuning.sketch_costs import Cost
 
-#: Of the random solutions that the first candidates are chosen from, the share that each batch
+#: Random solutions that the first candidates are chosen from, and the share of them that each batch
 #: adds; of these and changed ones no more are kept.
+_DRAWS = 256
 _ADDED = 8
 _KEPT = 256
 #: How often it is drawn again where all was known, before a space is taken to be exhausted.
@@ -35,7 +36,7 @@ _MOST_FREED = 3
 _BATCH = 4
 _CHANCES = 4
 #: Seconds of processor time that a space may take to be solved, or solutions to be drawn once.
-_SOLVING_S = 3.0
+_SOLVING_S = 6.0
 #: A clock that ticks coarsely may tell of no time at all.
 _LEAST_MS = 1e-6
 #: What failed beside others that may be to blame is expected to be that much slower.
@@ -76,7 +77,7 @@ class PartSearch:
     def __init__(
         self,
         space: Space,
-        cost: Cost,
+        cost: LoopCost,
         seed: int,
         known: Iterable[Mapping[Variable, int]] = (),
         watch: Callable[[], Watch] = Watch,
@@ -144,12 +145,6 @@ class PartSearch:
         known = [*self._pool, *self._waiting, *([self.latest] if self.latest else [])]
         return min((drawn.cost_ms for drawn in known), default=inf)
 
-    def any_point(self) -> Mapping[Variable, int]:
-        """Some solution, by chance."""
-        point = self._solutions().draw_point(self._random)
-        assert point is not None
-        return point.assignment
-
     # What comes next
 
     def next(self) -> Drawn | None:
@@ -198,7 +193,7 @@ class PartSearch:
         self._limits.started = thread_time()
         space = self._solutions()
         for _ in range(_BARREN_DRAWS):
-            self._draw(space, max(1, self._cost.draws // (_ADDED if self.latest else 1)))
+            self._draw(space, max(1, _DRAWS // (_ADDED if self.latest else 1)))
             self._change(space)
             if self._pool:
                 break
@@ -225,7 +220,7 @@ class PartSearch:
         faster than they cost as these were."""
         for timed in sorted(self._timed.values(), key=_order)[:_FASTEST]:
             factor = timed.time_ms / timed.drawn.cost_ms
-            for _ in range(max(1, self._cost.draws // _ADDED // _FASTEST)):
+            for _ in range(max(1, _DRAWS // _ADDED // _FASTEST)):
                 number = self._random.randint(1, min(_MOST_FREED, len(space.steps)))
                 freed = self._random.sample(space.steps, number)
                 self._add(space.near(timed.drawn.point, freed, self._random), factor)

@@ -15,6 +15,7 @@ from statistics import median
 
 from mapper.ast_model.elaborate import elaborate
 from mapper.constraint_rules.predicate import Variable
+from mapper.cost.loop_cost import loop_cost
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, NestmapError, UnsatisfiableError
 from mapper.host_plan import HostPlan
@@ -28,15 +29,11 @@ from nestmap.tuning.candidates import MOST_TOO_LARGE, Candidate, fits
 from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
 from nestmap.tuning.part_search import Drawn, PartSearch
 from nestmap.tuning.progress_share import progress_share
-from nestmap.tuning.sketch_costs import Cost, LoopCost, PlanCost
 from nestmap.tuning.sources import Refused, Source
 
 #: The fastest of each kernel together are tried where they are expected to be so much faster than
 #: all that was measured.
 _TOGETHER = 0.98
-#: Solutions that costs by whole plans may look at, and of one part at least.
-_PLANS = 24
-_LEAST_PLANS = 6
 
 
 @dataclass(eq=False, slots=True)
@@ -247,20 +244,9 @@ class SketchSearch:
         # takes no measurement.
         known = [assignment for assignment, _, _ in source.history] if alone else []
         seed = derived_seed(self._seed, source.program_hash, len(known) if alone else number)
-        return PartSearch(part.space, self._cost(form, part, number, of), seed, known, self._watch)
-
-    def _cost(self, form: _Form, part: KernelPart, number: int, of: int) -> Cost:
-        if self._device.is_processor:
-            return LoopCost(part.kernels, self._device)
-
-        def others() -> Mapping[Variable, int]:
-            found: dict[Variable, int] = {}
-            for place, other in enumerate(form.parts):
-                if place != number:
-                    found |= other.any_point()
-            return found
-
-        return PlanCost(form.source, self._device, max(_LEAST_PLANS, _PLANS // of), others)
+        return PartSearch(
+            part.space, loop_cost(part.kernels, self._device), seed, known, self._watch
+        )
 
     # Candidates
 

@@ -14,7 +14,7 @@ from mapper.ast_model.nodes import Program
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.constraint_rules.suits.catalogue import ALL_SUITS
-from mapper.cost.cores import CoreCost
+from mapper.cost.loop_cost import loop_cost
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Subject, derive_space, subject_of_program, subject_of_scheduled
@@ -121,9 +121,9 @@ def _behind(
     choices: Sequence[Combination],
     device: DeviceProfile,
 ) -> list[list[float]]:
-    """Of each kernel what its structures are expected to take beside the first of each: by their
-    loops on a processor, else by their places, as of so many kernels that it would take minutes."""
-    if not device.is_processor or len(combinations.options) > _MOST_EXPECTED:
+    """Of each kernel what its structures are expected to take beside the first of each, by their
+    loops; by their places where kernels are so many that it would take minutes."""
+    if len(combinations.options) > _MOST_EXPECTED:
         return [[float(k) for k in range(len(names))] for _, names in combinations.options]
     known: dict[PartKey, float] = {}
     assert subject.program is not None
@@ -155,7 +155,7 @@ def _expected_ms(subject: Subject, device: DeviceProfile, known: dict[PartKey, f
 
 
 def _least_cost(part: KernelPart, device: DeviceProfile) -> float:
-    cost, random = CoreCost(part.kernels, device), Random(0)
+    cost, random = loop_cost(part.kernels, device), Random(0)
     try:
         limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
         space = SuitedSpace(part.space, Watch(limits, started=thread_time(), clock=thread_time))

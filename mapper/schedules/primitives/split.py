@@ -25,7 +25,16 @@ from mapper.schedules.find import find_map
 from mapper.schedules.grow import grown
 from mapper.schedules.leaves import assembled, leaves
 from mapper.schedules.simplify import simplified
-from mapper.schedules.sizes import Size, as_size, divisors, lengths, parameters_for, upto
+from mapper.schedules.sizes import (
+    Size,
+    as_size,
+    coarsely,
+    divisors,
+    lengths,
+    overhangs,
+    parameters_for,
+    upto,
+)
 from mapper.schedules.step import Step, refusal, step
 from mapper.schedules.tree import Site, is_view, with_child
 from mapper.schedules.unique import Names
@@ -54,11 +63,14 @@ def split(
     size: Size,
     overhang: Overhang = Overhang.DIVISIBLE,
     padding: str = "",
+    coarse: bool = False,
 ) -> Step:
     """``row`` as ``row_tile`` around ``row_in_tile`` of ``size`` iterations.
 
     PADDED and OPTIMISED name their parameter ``padding`` (``rho_`` and the id if it is empty).
-    What is added is computed and dropped: the argument must be a view then.
+    What is added is computed and dropped: the argument must be a view then. ``coarse``: a new
+    parameter for the size has fewer values the larger they are, beside those that divide the
+    length.
     """
     found = find_map(NAME, program, map_id)
     names, tile = Names(program), as_size(size)
@@ -74,11 +86,12 @@ def split(
         if not is_view(node.argument):
             raise refusal(NAME, map_id, "what is padded must be a view, and it is computed", "",
                           "stage the argument first, or a size that divides")  # fmt: skip
-        domain = upto(program, length)
+        domain = coarsely(program, length) if coarse else upto(program, length)
         parameters += parameters_for(program, tile, domain)
         if overhang is not Overhang.GUARDED:
             extra = symbol(padding or f"rho_{map_id}")
-            values = tuple(range(max(domain)))
+            exactly = coarse and overhang is Overhang.PADDED
+            values = overhangs(program, length, domain) if exactly else tuple(range(max(domain)))
             parameters += parameters_for(program, extra, values)
             requirements = [Requirement(tile, Relation.DIVIDES, length + extra)]
             if overhang is Overhang.PADDED:

@@ -8,7 +8,7 @@ Deep Learning Accelerators" (ASPLOS'23), section 4, whose open sizes are a const
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mapper.schedules.sketches.analysis import Nest
 from mapper.schedules.sketches.draft import Draft
@@ -20,14 +20,16 @@ from mapper.schedules.step import refusal
 class Choice:
     """Which structure: ``vector`` is the place in the nest of the map whose iterations are lanes.
 
-    ``items``: tiles of work-items in a group, whose sums outlive chunks. ``local``: what a chunk
-    reads in local memory. ``packed``: operands laid out tile after tile by kernels before;
-    ``whole``: those that lanes do not go along, too.
+    ``items``: tiles of work-items in a group, whose sums outlive chunks; ``apart``: each has
+    iterations as far apart as there are work-items, so that neighbours read neighbours. ``local``:
+    what a chunk reads in local memory. ``packed``: operands laid out tile after tile by kernels
+    before; ``whole``: those that lanes do not go along, too.
     ``halo``: the memory in which what a whole tile reads is staged, windows' borders with it.
     """
 
     vector: int
     items: bool = False
+    apart: bool = False
     local: bool = False
     packed: bool = False
     whole: bool = False
@@ -62,20 +64,25 @@ class Contractions:
     def __init__(self, draft: Draft, nest: Nest) -> None:
         self._draft = draft
         self._nest = nest
-        self._tiled: dict[tuple[int, bool], tuple[Draft, Tiles]] = {}
+        self._tiled: dict[tuple[int, bool, bool], tuple[Draft, Tiles]] = {}
         self._summed: dict[Choice, _Sums] = {}
 
     def of(self, choice: Choice) -> Draft:
         """The structure on the kernel; NotApplicable where a step of it does not apply."""
-        sums = self._sums(replace(choice, local=False))
+        sums = self._sums(choice)
         draft = sums.draft
         if choice.local:
             draft = _staged(draft, self._nest, sums)
+        if len(sums.tiles.items) > 1:
+            draft = draft.maybe("nest", sums.tiles.items)
+        if choice.local:
+            buffers = f"prefetch_{self._nest.kernel}"
+            draft = draft.maybe("prefetch", sums.chunks, buffers=buffers)
         draft = draft.maybe("contract", sums.chunks)
         return draft.maybe("unroll", sums.rest, switch=f"unroll_{self._nest.kernel}")
 
     def _tiles(self, choice: Choice) -> tuple[Draft, Tiles]:
-        key = choice.vector, choice.items
+        key = choice.vector, choice.items, choice.apart
         if key not in self._tiled:
             self._tiled[key] = tiled(self._draft, self._nest, choice)
         return self._tiled[key]
@@ -88,6 +95,8 @@ class Contractions:
                 draft, bases = _packed(draft, self._nest, choice, tiles)
             if choice.halo:
                 draft = halo(draft, self._nest, tiles, choice.halo)
+            if choice.local:
+                draft = _dense(draft, tiles, bases)
             draft, chunks, rest = summed(draft, self._nest, tiles)
             self._summed[choice] = _Sums(draft, tiles, chunks, rest, bases)
         return self._summed[choice]
@@ -117,26 +126,27 @@ def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
     items: list[str] = []
     own: list[str] = []
     lanes: list[str] = []
-    for place, loop in enumerate(nest.loops):
+    # Innermost first: around a padded map none inside of it can be padded any more.
+    for place, loop in reversed([*enumerate(nest.loops)]):
         vector = place == choice.vector
         shared = all(o.depends(place) for o in nest.operands)
         windows = any(o.steps[place] and o.steps[place][0][0] in o.windows for o in nest.operands)
         if loop.trip < 2 or (shared and not windows and not vector):
-            outer.append(loop.name)
+            outer.insert(0, loop.name)
             continue
-        name = loop.name
-        if choice.items:
-            draft, around, name = split_in_two(draft, name, f"tile_{loop.name}", loop.trip)
-            tile.append(around)
+        size = f"tile_{loop.name}" if choice.items else f"own_{loop.name}"
+        draft, around, name = split_in_two(draft, loop.name, size, loop.trip)
+        tile.insert(0, around)
+        if choice.items and not choice.apart:
             draft, item, name = split_in_two(draft, name, f"own_{loop.name}", 0)
-            items.append(item)
-        else:
-            draft, around, name = split_in_two(draft, name, f"own_{loop.name}", loop.trip)
-            tile.append(around)
+            items.insert(0, item)
         if vector:
             draft, name, lane = split_in_two(draft, name, f"lanes_{loop.name}", 0)
-            lanes.append(lane)
-        own.append(name)
+            lanes.insert(0, lane)
+        if choice.apart:
+            draft, name, item = split_in_two(draft, name, f"items_{loop.name}", 0)
+            items.insert(0, item)
+        own.insert(0, name)
     order = (*outer, *tile, *items, *own, *lanes)
     if len(order) > 1:
         draft = draft.then("reorder", order)
@@ -227,9 +237,17 @@ def _order_in_lanes(
     return None
 
 
+def _dense(draft: Draft, tiles: Tiles, bases: Sequence[str]) -> Draft:
+    """What a tile reads of each array as a dense tile: else what is staged of it later repeats
+    itself along the maps that it is reused along."""
+    for k, base in enumerate(bases):
+        draft = draft.maybe("overlap", tiles.outer[-1], base, **_use(bases, k))
+    return draft
+
+
 def _staged(draft: Draft, nest: Nest, sums: _Sums) -> Draft:
     """What a chunk reads of each operand in local memory, shared by the group's work-items."""
-    chunks, items = sums.chunks, sums.tiles.items
+    chunks = sums.chunks
     for k, operand in enumerate(nest.operands):
         base, use = sums.bases[k], _use(sums.bases, k)
         copy = f"copy_{operand.base}"
@@ -239,9 +257,7 @@ def _staged(draft: Draft, nest: Nest, sums: _Sums) -> Draft:
         staged = dense.maybe("stage", chunks, base, "local", vector=copy, **use)
         if staged is not dense:
             draft = staged
-    if len(items) > 1:
-        draft = draft.maybe("nest", items)
-    return draft.maybe("prefetch", chunks, buffers=f"prefetch_{nest.kernel}")
+    return draft
 
 
 def halo(draft: Draft, nest: Nest, tiles: Tiles, memory: str) -> Draft:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import lt
 
 from mapper.ast_model.nodes import Program
@@ -286,18 +286,19 @@ def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple
             reason = f"{own}; windows are read from a dense copy of the tile with its border"
             yield Choice(place, halo="private"), "tile-halo", reason
         return
-    yield Choice(place, items=True, local=True), "blocks-local", f"{items}; {local}"
+    apart = Choice(place, items=True, apart=True)
+    yield replace(apart, local=True), "blocks-local", f"{items}; {local}"
     yield (
-        Choice(place, items=True, local=True, packed=True),
+        replace(apart, local=True, packed=True),
         "blocks-local-packed",
         f"{items}; {local}; {packed}",
     )
-    yield Choice(place, items=True), "blocks", f"{items}; the cache serves what they share"
-    yield Choice(place, items=True, packed=True), "blocks-packed", f"{items}; {packed}"
+    yield apart, "blocks", f"{items}; the cache serves what they share"
+    yield replace(apart, packed=True), "blocks-packed", f"{items}; {packed}"
     yield Choice(place), "tile", own
     if windows:
         reason = f"{items}; a tile with its border is copied to local memory once"
-        yield Choice(place, items=True, halo="local"), "blocks-halo", reason
+        yield replace(apart, halo="local"), "blocks-halo", reason
 
 
 def _parts(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
@@ -334,7 +335,7 @@ def _parts(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
 def _parts_tiled(draft: Draft, nest: Nest, device: DeviceProfile) -> Draft:
     draft, parts_nest = nest_of(over_groups(draft, nest), f"{nest.kernel}_parts")
     group = not device.is_processor
-    choice = Choice(lanes_of_nest(parts_nest)[0], items=group, local=group)
+    choice = Choice(lanes_of_nest(parts_nest)[0], items=group, apart=group, local=group)
     return Contractions(draft, parts_nest).of(choice)
 
 

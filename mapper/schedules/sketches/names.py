@@ -17,7 +17,7 @@ def split_in_two(draft: Draft, loop: str, size: str, trip: int) -> tuple[Draft, 
     around = Names(draft.program).map_id(f"{loop}_tile")
     inside = Names(draft.program).map_id(f"{loop}_in_tile")
     if trip % EVEN:
-        longer = draft.maybe("split", loop, size, overhang="padded")
+        longer = draft.maybe("split", loop, size, overhang="padded", coarse=True)
         if longer is not draft:
             return longer, around, inside
     return draft.then("split", loop, size), around, inside

@@ -37,7 +37,6 @@ from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.kernel_parts import KernelPart, kernel_parts
 from nestmap.tuning.part_search import PartSearch
 from nestmap.tuning.run import Budget, tune
-from nestmap.tuning.sketch_costs import LoopCost
 from nestmap.tuning.sketch_subjects import sketched_subjects, with_suits
 from nestmap.tuning.starting_points import source_of
 from nestmap.tuning.tuner import Trial, Tuner
@@ -308,7 +307,7 @@ def test_where_launches_are_not_timed_sums_tell_what_a_change_brought() -> None:
 def test_what_failed_beside_others_has_one_more_chance() -> None:
     subject = sketched_subjects(subject_of_program(TWO), POCL)[0]
     part = kernel_parts(loops_of(subject), space_of(subject))[0]
-    search = PartSearch(part.space, LoopCost(part.kernels, POCL), 1)
+    search = PartSearch(part.space, CoreCost(part.kernels, POCL), 1)
     first = search.next()
     assert first is not None
     search.doubt(first)
