@@ -2,6 +2,7 @@
 
 "Mapping Parallelism in a Functional IR through Constraint Satisfaction" (CC'22), section
 3.3: accesses must differ by 1 between iterations. Width v must also divide the trip count.
+Local memory alone may be written in larger steps: what one load brought is stored lane by lane.
 Vectors are read and written with vload and vstore, which need the alignment of one element
 only, so that no alignment is asked for (docs/decisions).
 """
@@ -23,7 +24,9 @@ from mapper.ast_model.loop_nest import (
     Statement,
     Store,
     Value,
+    loads,
 )
+from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE
 from mapper.constraint_rules.owners import has_code
 from mapper.constraint_rules.predicate import all_of, divides, implies, negate, term_of
@@ -105,7 +108,9 @@ def why_not(loop: Loop) -> Obstacle | None:
             return WORKS_ON_VECTORS
         if any(loop.variable.name in guard.index.names() for guard in statement.guards):
             return Obstacle("some of its results are cropped", statement.buffer.name)
-        if not _unit_stride(statement.indices, loop.variable):
+        if not _unit_stride(statement.indices, loop.variable) and not _is_scattered(
+            statement, loop.variable
+        ):
             name = statement.buffer.name
             return Obstacle(f"its writes to {name} are not neighbours in memory", name)
         obstacle = _value_obstacle(statement.value, loop.variable)
@@ -138,6 +143,20 @@ def _value_obstacle(value: Value, variable: Symbol) -> Obstacle | None:
                 if obstacle is not None:
                     return obstacle
             return None
+
+
+def _is_scattered(store: Store, variable: Symbol) -> bool:
+    """Whether neighbours that are read are written to local memory, even steps apart: lane by lane,
+    from one load."""
+    along = [index for index in store.indices if variable.name in index.names()]
+    if store.buffer.memory is not Memory.LOCAL or len(along) != 1:
+        return False
+    parts = along[0].coefficient(variable)
+    return (
+        parts is not None
+        and variable.name not in parts[1].names()
+        and any(_unit_stride(load.indices, variable) for load in loads(store.value))
+    )
 
 
 def _unit_stride(indices: tuple[Expr, ...], variable: Symbol) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from mapper.ast_model.loop_nest import LoopKernel
 from mapper.ast_model.types import Memory
@@ -295,15 +295,12 @@ class _Mapped:
         vector = self._vector
         if vector is not None and vector in moving and reach.along(vector):
             wide = trips[vector]
-        elif (
-            access.buffer.memory is Memory.LOCAL
-            and last is not None
-            and reach.along(last)
-            and reach.moves(last)
-        ):
-            # Neighbours in the steps that are taken together are loaded together.
-            wide = min(int(self._unrolled(last)), _TOGETHER)
-            elements *= wide
+        elif access.buffer.memory is Memory.LOCAL and last is not None:
+            # Neighbours in the tile, or in the steps that are taken together, are loaded together.
+            wide = max((gcd(trips[k], _TOGETHER) for k in moving if reach.along(k)), default=1)
+            if wide == 1 and reach.along(last) and reach.moves(last):
+                wide = min(int(self._unrolled(last)), _TOGETHER)
+                elements *= wide
         count = elements / wide * ceil(wide * element / _WIDEST)
         if last is not None and wide > 1 and vector not in moving:
             count /= wide

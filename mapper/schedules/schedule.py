@@ -147,6 +147,7 @@ PRIMITIVES: dict[str, Primitive] = {
             _padding=_S,
             _vector=_S,
             _apart=Kind.FLAG,
+            _as_read=Kind.FLAG,
             _once=Kind.FLAG,
             _use=Kind.COUNT,
         ),

@@ -12,9 +12,8 @@ from mapper.errors import InputError
 
 MAX_COMBINATIONS = 4096
 MAX_VALUE = 4096
-#: Steps between sizes, and the size up to which they are taken.
-_COARSE = ((1, 16), (8, 64), (16, 128), (32, 256), (128, 1024), (512, MAX_VALUE))
-
+#: No more divisors than these are taken beside round sizes.
+_FEW = 8
 Size = ExprLike | str
 
 
@@ -53,15 +52,12 @@ def upto(program: Program, length: Expr) -> tuple[int, ...]:
 
 
 def coarsely(program: Program, length: Expr) -> tuple[int, ...]:
-    """Of :func:`upto` those that are worth telling apart: what divides a length, and of the others
-    the fewer the larger they are."""
-    found = set(divisors(program, length))
+    """Of :func:`upto` two sizes in each octave, a power of two and thrice one: their products are
+    few. What divides a length beside them where that is not many more."""
     most = max(lengths(program, length), default=1)
-    past = 0
-    for step, last in _COARSE:
-        found.update(range(past + step, min(most, last) + 1, step))
-        past = last
-    return tuple(sorted(found))
+    found = {n << k for n in (1, 3) for k in range(MAX_VALUE.bit_length()) if n << k <= most}
+    exact = divisors(program, length)
+    return tuple(sorted(found.union(exact if len(exact) <= _FEW else ())))
 
 
 def overhangs(program: Program, length: Expr, sizes: tuple[int, ...]) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mapper.ast_model.index_expr import const
 from mapper.ast_model.nodes import Join, Let, MapId, Node, Pad, Program, Ref, Split, To
 from mapper.ast_model.types import Memory, dimensions
+from mapper.device_profile import VECTOR_WIDTHS
 from mapper.schedules.affine import again, made_anew, repeated_inner, with_repeats
 from mapper.schedules.carried import (
     OldBody,
@@ -35,6 +36,7 @@ def stage(
     padding: Size = 0,
     vector: Size = 1,
     apart: bool = False,
+    as_read: bool = False,
     once: bool = False,
     use: int = 0,
 ) -> Step:
@@ -44,7 +46,8 @@ def stage(
     ``padding`` is the number of elements added to its innermost dimension, so that no two rows
     begin in one bank; ``vector`` is the length of an innermost map of the copy, which a vector
     code can take, and ``apart`` makes it a dimension of the buffer, which registers need that are
-    vectors. What is staged is what the element holds: overlap first where that are windows.
+    vectors. ``as_read``: the copy's maps go as the array is read, and so does a vector, in whatever
+    ``order`` the copy is laid out. What is staged is what the element holds: overlap first where that are windows.
     ``once`` leaves out dimensions along which it holds the same again and again. ``use`` says in
     which of several places it is read, counted from 1.
     """
@@ -63,16 +66,24 @@ def stage(
         raise refusal(NAME, loop, "the order is no permutation of the dimensions",
                       str(list(wanted)), f"0 to {rank - 1} in some order")  # fmt: skip
     more, width = as_size(padding), as_size(vector)
+    if as_read and apart:
+        raise refusal(NAME, loop, "a copy as the array is read has no dimension for vectors",
+                      "apart=true", "apart=false")  # fmt: skip
     stem = f"{base}_{memory.value}"
+    inner = rank - 1 if as_read else wanted[-1]
+    last = lengths[inner] + more if inner == wanted[-1] else lengths[inner]
     parameters = [
         *parameters_for(program, more, tuple(range(MAX_PADDING))),
-        *parameters_for(program, width, divisors(program, lengths[wanted[-1]] + more)),
+        *parameters_for(
+            program, width, tuple(n for n in divisors(program, last) if n <= VECTOR_WIDTHS[-1])
+        ),
     ]
 
     def body(new: list[Node], old_body: OldBody) -> Node:
-        source = permuted(names, new[place], wanted)
+        source = new[place] if as_read else permuted(names, new[place], wanted)
         if more != 0:
-            source = at_depth(names, lambda v: Pad(const(0), more, 0.0, v), source, rank - 1)
+            depth = wanted[-1] if as_read else rank - 1
+            source = at_depth(names, lambda v: Pad(const(0), more, 0.0, v), source, depth)
         map_id = names.map_id(stem)
         if width == 1:
             copy = copied(names, map_id, source, rank)
@@ -81,6 +92,8 @@ def stage(
             copy = copied(names, map_id, vectors, rank + 1)
             if not apart:
                 copy = at_depth(names, Join, copy, rank - 1)
+        if as_read:
+            copy = permuted(names, copy, wanted)
         name = names.value(stem.replace(" ", "_"))
         read: Node = Ref(name)
         if apart and width != 1:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mapper.ast_model.types import dimensions
+from mapper.schedules.carried import carried, one_part
 from mapper.schedules.sketches.analysis import Nest
 from mapper.schedules.sketches.draft import Draft
 from mapper.schedules.sketches.names import chained, lanes_of, split_in_two
 from mapper.schedules.step import refusal
+from mapper.schedules.unique import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class Choice:
 
     ``items``: tiles of work-items in a group, whose sums outlive chunks; ``apart``: each has
     iterations as far apart as there are work-items, so that neighbours read neighbours. ``local``:
-    what a chunk reads in local memory. ``packed``: operands laid out tile after tile by kernels
+    what a chunk reads in local memory, where work-items have runs of neighbours too. ``packed``: operands laid out tile after tile by kernels
     before; ``whole``: those that lanes do not go along, too.
     ``halo``: the memory in which what a whole tile reads is staged, windows' borders with it.
     """
@@ -64,7 +67,7 @@ class Contractions:
     def __init__(self, draft: Draft, nest: Nest) -> None:
         self._draft = draft
         self._nest = nest
-        self._tiled: dict[tuple[int, bool, bool], tuple[Draft, Tiles]] = {}
+        self._tiled: dict[tuple[int, bool, bool, bool], tuple[Draft, Tiles]] = {}
         self._summed: dict[Choice, _Sums] = {}
 
     def of(self, choice: Choice) -> Draft:
@@ -82,7 +85,7 @@ class Contractions:
         return draft.maybe("unroll", sums.rest, switch=f"unroll_{self._nest.kernel}")
 
     def _tiles(self, choice: Choice) -> tuple[Draft, Tiles]:
-        key = choice.vector, choice.items, choice.apart
+        key = choice.vector, choice.items, choice.apart, choice.local
         if key not in self._tiled:
             self._tiled[key] = tiled(self._draft, self._nest, choice)
         return self._tiled[key]
@@ -126,12 +129,12 @@ def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
     items: list[str] = []
     own: list[str] = []
     lanes: list[str] = []
+    in_tiles = [k for k in range(len(nest.loops)) if _is_tiled(nest, k, choice)]
+    others = [k for k in in_tiles if k != choice.vector]
     # Innermost first: around a padded map none inside of it can be padded any more.
     for place, loop in reversed([*enumerate(nest.loops)]):
         vector = place == choice.vector
-        shared = all(o.depends(place) for o in nest.operands)
-        windows = any(o.steps[place] and o.steps[place][0][0] in o.windows for o in nest.operands)
-        if loop.trip < 2 or (shared and not windows and not vector):
+        if place not in in_tiles:
             outer.insert(0, loop.name)
             continue
         size = f"tile_{loop.name}" if choice.items else f"own_{loop.name}"
@@ -143,6 +146,9 @@ def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
         if vector:
             draft, name, lane = split_in_two(draft, name, f"lanes_{loop.name}", 0)
             lanes.insert(0, lane)
+        elif choice.apart and choice.local and place == others[-1]:
+            draft, name, run = split_in_two(draft, name, f"run_{loop.name}", 0)
+            own.insert(0, run)
         if choice.apart:
             draft, name, item = split_in_two(draft, name, f"items_{loop.name}", 0)
             items.insert(0, item)
@@ -151,6 +157,13 @@ def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
     if len(order) > 1:
         draft = draft.then("reorder", order)
     return draft, Tiles((*outer, *tile), tuple(items), (*own, *lanes))
+
+
+def _is_tiled(nest: Nest, place: int, choice: Choice) -> bool:
+    """Whether a map has tiles: it reuses something, goes over windows, or lanes go along it."""
+    shared = all(o.depends(place) for o in nest.operands)
+    windows = any(o.steps[place] and o.steps[place][0][0] in o.windows for o in nest.operands)
+    return nest.loops[place].trip > 1 and (not shared or windows or place == choice.vector)
 
 
 def _chunked(draft: Draft, nest: Nest) -> tuple[Draft, str, str]:
@@ -254,10 +267,23 @@ def _staged(draft: Draft, nest: Nest, sums: _Sums) -> Draft:
         if copy in {p.name for p in draft.program.parameters}:
             copy = f"{copy}_{k + 1}"
         dense = draft.maybe("overlap", chunks, base, **use)
-        staged = dense.maybe("stage", chunks, base, "local", vector=copy, **use)
+        order = _chunk_first(dense, chunks, base, f"chunk_{nest.kernel}", **use)
+        turned = {"order": order, "as_read": True} if order else {}
+        staged = dense.maybe("stage", chunks, base, "local", vector=copy, **turned, **use)
         if staged is not dense:
             draft = staged
     return draft
+
+
+def _chunk_first(draft: Draft, chunks: str, base: str, size: str, use: int = 0) -> tuple[int, ...]:
+    """The dimensions of what a chunk reads of an array, with those that the chunk's steps go along
+    first: then what neighbours read in a step lies side by side. Empty where they are first."""
+    found = carried("sketch", Names(draft.program), draft.program, chunks)
+    part = found.parts[one_part("sketch", found, chunks, base, use)]
+    lengths, _ = dimensions(part.type)
+    along = [k for k, length in enumerate(lengths) if size in length.names()]
+    order = (*along, *(k for k in range(len(lengths)) if k not in along))
+    return () if order == tuple(range(len(lengths))) else order
 
 
 def halo(draft: Draft, nest: Nest, tiles: Tiles, memory: str) -> Draft:
