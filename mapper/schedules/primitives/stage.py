@@ -47,9 +47,9 @@ def stage(
     begin in one bank; ``vector`` is the length of an innermost map of the copy, which a vector
     code can take, and ``apart`` makes it a dimension of the buffer, which registers need that are
     vectors. ``as_read``: the copy's maps go as the array is read, and so does a vector, in whatever
-    ``order`` the copy is laid out. What is staged is what the element holds: overlap first where that are windows.
-    ``once`` leaves out dimensions along which it holds the same again and again. ``use`` says in
-    which of several places it is read, counted from 1.
+    ``order`` the copy is laid out. What is staged is what the element holds: overlap first where
+    that are windows. ``once`` leaves out dimensions along which it holds the same again and again.
+    ``use`` says in which of several places it is read, counted from 1.
     """
     names = Names(program)
     found = carried(NAME, names, program, loop)

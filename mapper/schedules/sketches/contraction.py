@@ -25,8 +25,9 @@ class Choice:
 
     ``items``: tiles of work-items in a group, whose sums outlive chunks; ``apart``: each has
     iterations as far apart as there are work-items, so that neighbours read neighbours. ``local``:
-    what a chunk reads in local memory, where work-items have runs of neighbours too. ``packed``: operands laid out tile after tile by kernels
-    before; ``whole``: those that lanes do not go along, too.
+    what a chunk reads in local memory, where work-items have runs of neighbours too.
+    ``packed``: operands laid out tile after tile by kernels before; ``whole``: those that lanes
+    do not go along, too.
     ``halo``: the memory in which what a whole tile reads is staged, windows' borders with it.
     """
 
