@@ -14,12 +14,12 @@ from random import Random
 from statistics import median
 from time import thread_time
 
-from mapper.constraint_rules.predicate import Variable
+from mapper.constraint_rules.predicate import ParameterVariable, Variable
 from mapper.cost.loop_cost import LoopCost
-from mapper.errors import UnsatisfiableError
+from mapper.errors import LimitError, UnsatisfiableError
 from mapper.solver.factored.suited import Point, SuitedSpace
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
-from mapper.solver.space import Space
+from mapper.solver.space import Domain, Space
 from nestmap.tuning.progress_share import progress_share
 
 #: Random solutions that the first candidates are chosen from, and the share of them that each batch
@@ -35,8 +35,11 @@ _MOST_FREED = 3
 #: Candidates that are chosen at once, the last by chance of the cheapest quarter.
 _BATCH = 4
 _CHANCES = 4
-#: Seconds of processor time that a space may take to be solved, or solutions to be drawn once.
-_SOLVING_S = 6.0
+#: Seconds of processor time that a space may take to be solved, with all sizes and with fewer, and
+#: solutions to be drawn once.
+_SOLVING_S = 4.0
+#: A size keeps so many values, and one in each octave of them, where there are too many solutions.
+_MOST_SIZES = 6
 #: A clock that ticks coarsely may tell of no time at all.
 _LEAST_MS = 1e-6
 #: What failed beside others that may be to blame is expected to be that much slower.
@@ -204,7 +207,11 @@ class PartSearch:
 
     def _solutions(self) -> SuitedSpace:
         if self._solved is None:
-            self._solved = SuitedSpace(self._space, self._limits)
+            try:
+                self._solved = SuitedSpace(self._space, self._limits)
+            except LimitError:
+                self._limits.started = thread_time()
+                self._solved = SuitedSpace(with_fewer_sizes(self._space), self._limits)
             if not self._solved.count_joint():
                 raise UnsatisfiableError("no mapping of the sketch suits the device")
         return self._solved
@@ -234,6 +241,31 @@ class PartSearch:
 
     def _key(self, assignment: Mapping[Variable, int]) -> Key:
         return tuple(assignment[name] for name in self._names)
+
+
+def with_fewer_sizes(space: Space) -> Space:
+    """A space whose sizes have one value in each octave: what two divides most often, and the
+    largest of all. What may be 0 (what a tile lacks, say) keeps all, since it goes with sizes."""
+    return replace(
+        space,
+        variables=tuple(
+            (variable, _fewer(domain))
+            if isinstance(variable, ParameterVariable)
+            and len(domain) > _MOST_SIZES
+            and min(domain) > 0
+            else (variable, domain)
+            for variable, domain in space.variables
+        ),
+    )
+
+
+def _fewer(domain: Domain) -> Domain:
+    octaves: dict[int, int] = {}
+    for value in sorted(domain, reverse=True):
+        kept = octaves.setdefault(value.bit_length(), value)
+        if value & -value > kept & -kept:
+            octaves[value.bit_length()] = value
+    return tuple(sorted({*octaves.values(), max(domain)}))
 
 
 def _order(timed: _Timed) -> tuple[float, Key]:

@@ -75,7 +75,7 @@ def stage(
     parameters = [
         *parameters_for(program, more, tuple(range(MAX_PADDING))),
         *parameters_for(
-            program, width, tuple(n for n in divisors(program, last) if n <= VECTOR_WIDTHS[-1])
+            program, width, tuple(n for n in divisors(program, last) if n in VECTOR_WIDTHS)
         ),
     ]
 

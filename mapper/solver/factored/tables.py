@@ -3,7 +3,7 @@
 Tuning parameters fall into few groups: those of the rows of a tile, of its columns, of filters, of
 channels. Within one, constraints are tight (what divides what), and a table of some hundred rows
 holds all; between groups stand few constraints, on products and sums (:mod:`couplings`). Groups
-are found by joining, the smallest product first.
+are found by joining, first where the constraints leave least of all combinations.
 """
 
 from __future__ import annotations
@@ -56,6 +56,24 @@ class Grouped:
     couplings: tuple[Predicate, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """What becomes of some tables with the constraints that speak of them alone."""
+
+    parts: tuple[Table, ...]
+    inside: tuple[Predicate, ...]
+    table: Table
+
+    @property
+    def combinations(self) -> int:
+        return prod(part.rows for part in self.parts)
+
+    @property
+    def share(self) -> float:
+        """How much of all combinations is left."""
+        return self.table.rows / max(1, self.combinations)
+
+
 def free_table(name: Variable, domain: Domain) -> Table:
     """A variable with all its values."""
     return Table({name: as_array(domain)}, np.ones(len(domain), np.int64))
@@ -77,33 +95,47 @@ def grouped(
     tables = {name: table for table in singles for name in table.columns}
     own: list[Predicate] = [p for p in predicates if scopes[p] and scopes[p] == variables(p)]
     refused = [p for p in predicates if p not in set(own)]
+    known: dict[tuple[Predicate, frozenset[int]], _Join] = {}
+
+    def join_of(predicate: Predicate) -> _Join | None:
+        parts = {id(tables[name]): tables[name] for name in sorted(scopes[predicate], key=str)}
+        if prod(part.rows for part in parts.values()) > MOST_JOINED:
+            return None
+        key = predicate, frozenset(parts)
+        if key not in known:
+            columns = {name for part in parts.values() for name in part.columns}
+            inside = tuple(p for p in own if scopes[p] <= columns)
+            known[key] = _join(tuple(parts.values()), inside, domains)
+        return known[key]
+
     while True:
         watch.tick()
-        best: tuple[int, int] | None = None
-        for place, predicate in enumerate(own):
-            together = {id(tables[name]): tables[name].rows for name in scopes[predicate]}
-            size = prod(together.values())
-            if size <= MOST_JOINED and (best is None or size < best[0]):
-                best = size, place
-        if best is None:
+        possible = [(join, place) for place, p in enumerate(own) if (join := join_of(p))]
+        if not possible:
             break
-        scope = sorted(scopes[own[best[1]]], key=str)
-        parts = list({id(tables[name]): tables[name] for name in scope}.values())
-        joined = _product(parts)
-        inside: list[Predicate] = [p for p in own if scopes[p] <= joined.columns.keys()]
-        if joined.rows:
-            kept = all_hold(inside, domains, joined.columns, joined.rows)
-            joined = joined.only(np.flatnonzero(kept))
-        late = [part.columns.keys() <= set(last) for part in parts]
-        first = prod(part.rows for part, is_late in zip(parts, late, strict=True) if not is_late)
-        if any(late) and not all(late) and joined.rows > first:
-            refused.append(own.pop(best[1]))
+        join, place = min(possible, key=lambda pair: (pair[0].share, pair[0].combinations))
+        late = [part.columns.keys() <= set(last) for part in join.parts]
+        first = prod(
+            part.rows for part, is_late in zip(join.parts, late, strict=True) if not is_late
+        )
+        if any(late) and not all(late) and join.table.rows > first:
+            refused.append(own.pop(place))
             continue
-        tables.update(dict.fromkeys(joined.columns, joined))
-        done = frozenset(inside)
+        tables.update(dict.fromkeys(join.table.columns, join.table))
+        done = frozenset(join.inside)
         own = [predicate for predicate in own if predicate not in done]
     found = {id(table): table for table in tables.values()}
     return Grouped(tuple(found.values()), (*own, *refused))
+
+
+def _join(
+    parts: tuple[Table, ...], inside: tuple[Predicate, ...], domains: Mapping[Variable, Domain]
+) -> _Join:
+    table = _product(parts)
+    if table.rows:
+        kept = all_hold(inside, domains, table.columns, table.rows)
+        table = table.only(np.flatnonzero(kept))
+    return _Join(parts, inside, table)
 
 
 def _product(tables: Sequence[Table]) -> Table:
