@@ -9,12 +9,14 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from mapper.errors import DeviceError, InputError
 from mapper.host_plan import HostPlan
+from worker.measuring.loaded_plan import open_session
 from worker.run_plan import run_once
 
 
@@ -23,6 +25,7 @@ def main() -> None:
     # Drivers write to standard output too.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    session = cache(open_session)
     for line in sys.stdin:
         name, _, device = line.strip().partition(" ")
         folder = Path(name)
@@ -31,7 +34,8 @@ def main() -> None:
             plan = HostPlan.from_json(json.loads((folder / "plan.json").read_text()))
             with np.load(folder / "inputs.npz", allow_pickle=False) as archive:
                 inputs = {key: archive[key] for key in archive.files}
-            np.save(folder / "output.npy", run_once(plan, inputs, device), allow_pickle=False)
+            output = run_once(plan, inputs, session(device))
+            np.save(folder / "output.npy", output, allow_pickle=False)
         except (DeviceError, InputError) as error:
             kind = "device" if isinstance(error, DeviceError) else "input"
             said = {"kind": kind, "problems": [asdict(p) for p in error.problems]}

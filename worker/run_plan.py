@@ -22,7 +22,7 @@ from mapper.plain_files import read_plain_file
 from worker.measuring.array_files import load_arrays
 from worker.measuring.checks import check_plan
 from worker.measuring.driver_errors import PlanFailure
-from worker.measuring.loaded_plan import LoadedPlan, open_session
+from worker.measuring.loaded_plan import LoadedPlan, Session, open_session
 
 MAX_PLAN_BYTES = 64 * 2**20
 
@@ -30,13 +30,14 @@ MAX_PLAN_BYTES = 64 * 2**20
 def run_once(
     plan: HostPlan,
     inputs: Mapping[str, np.ndarray[Any, Any]],
-    device: str = "host",
+    device: str | Session = "host",
     *,
     guarded: bool = True,
 ) -> np.ndarray[Any, Any]:
     """Build and run ``plan`` once and return its output, in its element type.
 
-    ``guarded``: with NaNs in and around all buffers, as in verification.
+    ``device`` is a specification, or a session that is open already (PoCL reads its library of
+    functions anew for each). ``guarded``: with NaNs in and around all buffers, as in verification.
     Raises InputError for inputs that do not fit the plan and DeviceError when the device is
     not there, or the plan does not build or run on it, or writes beside its arrays. A kernel that
     crashes takes this process along: candidates that are not trusted belong into a measuring child.
@@ -46,7 +47,7 @@ def run_once(
         {name: array.shape for name, array in inputs.items()},
         {name: array.dtype for name, array in inputs.items()},
     )
-    session = open_session(device)
+    session = open_session(device) if isinstance(device, str) else device
     try:
         with LoadedPlan(session, plan, with_guards=guarded) as loaded:
             loaded.fill_inputs(inputs)

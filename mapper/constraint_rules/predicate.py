@@ -12,18 +12,46 @@ is floor division; with a divisor below 1 the quotient is 0 and the remainder is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import TypeVar, assert_never, dataclass_transform
 
 from mapper.ast_model.index_expr import Expr, Quotient, Remainder, Symbol
 from mapper.ast_model.nodes import MapId, Relation
 from mapper.errors import InputError, Problem
 from mapper.schedule import code_name
 
+_Class = TypeVar("_Class", bound="type[_Node]")
 
-@dataclass(frozen=True, slots=True)
-class CodeVariable:
+
+class _Node:
+    """Solvers look predicates up by value and ask for their variables time and again, so that each
+    keeps its hash and the set of its variables."""
+
+    __slots__ = ("_hash", "_variables")
+    _hash: int
+    _variables: frozenset[Variable]
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def _node(plain: _Class) -> _Class:
+    made = dataclass(frozen=True, slots=True)(plain)
+    computed = made.__hash__
+
+    def kept(self: _Node) -> int:
+        try:
+            return self._hash  # pyright: ignore[reportPrivateUsage]
+        except AttributeError:
+            found = computed(self)
+            object.__setattr__(self, "_hash", found)
+            return found
+
+    made.__hash__ = kept
+    return made
+
+
+@_node
+class CodeVariable(_Node):
     """The schedule code of a map."""
 
     map_id: MapId
@@ -32,8 +60,8 @@ class CodeVariable:
         return f"code({self.map_id})"
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterVariable:
+@_node
+class ParameterVariable(_Node):
     """The value of a tuning parameter; ``labels`` name the values 0, 1, … where there are any."""
 
     name: str
@@ -43,8 +71,8 @@ class ParameterVariable:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class LocalSizeVariable:
+@_node
+class LocalSizeVariable(_Node):
     """The number of work-items of a work-group in one dimension (global mappings too)."""
 
     kernel: str
@@ -57,45 +85,45 @@ class LocalSizeVariable:
 Variable = CodeVariable | ParameterVariable | LocalSizeVariable
 
 
-@dataclass(frozen=True, slots=True)
-class IntConst:
+@_node
+class IntConst(_Node):
     """An integer."""
 
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
+@_node
+class Sum(_Node):
     """The sum of terms."""
 
     terms: tuple[IntTerm, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+@_node
+class Product(_Node):
     """The product of terms."""
 
     factors: tuple[IntTerm, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FloorDiv:
+@_node
+class FloorDiv(_Node):
     """Floor division (total, see the module)."""
 
     numerator: IntTerm
     denominator: IntTerm
 
 
-@dataclass(frozen=True, slots=True)
-class Modulo:
+@_node
+class Modulo(_Node):
     """The remainder of floor division (total, see the module)."""
 
     numerator: IntTerm
     denominator: IntTerm
 
 
-@dataclass(frozen=True, slots=True)
-class Select:
+@_node
+class Select(_Node):
     """``then`` where the condition holds, else ``otherwise``."""
 
     condition: Predicate
@@ -103,8 +131,8 @@ class Select:
     otherwise: IntTerm
 
 
-@dataclass(frozen=True, slots=True)
-class Maximum:
+@_node
+class Maximum(_Node):
     """The largest of one or more terms."""
 
     terms: tuple[IntTerm, ...]
@@ -113,15 +141,15 @@ class Maximum:
 IntTerm = IntConst | Variable | Sum | Product | FloorDiv | Modulo | Select | Maximum
 
 
-@dataclass(frozen=True, slots=True)
-class Truth:
+@_node
+class Truth(_Node):
     """True or false; use TRUE and FALSE."""
 
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+@_node
+class Compare(_Node):
     """A comparison; the relation is any of ``Relation`` except DIVIDES."""
 
     relation: Relation
@@ -129,30 +157,30 @@ class Compare:
     right: IntTerm
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+@_node
+class Member(_Node):
     """The variable has one of these values."""
 
     variable: Variable
     values: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+@_node
+class And(_Node):
     """All parts hold."""
 
     parts: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+@_node
+class Or(_Node):
     """Some part holds."""
 
     parts: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+@_node
+class Not(_Node):
     """The part does not hold."""
 
     part: Predicate
@@ -388,23 +416,20 @@ def subterms(item: Predicate | IntTerm) -> tuple[Predicate | IntTerm, ...]:
             assert_never(item)
 
 
-def _walk(items: Iterable[Predicate | IntTerm]) -> Iterator[Variable]:
-    # Shared parts are visited once: expansions over owners share a lot.
-    seen: set[int] = set()
-    stack: list[Predicate | IntTerm] = list(items)
-    while stack:
-        part = stack.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, Variable):
-            yield part
-        stack.extend(reversed(subterms(part)))
-
-
 def variables(*items: Predicate | IntTerm) -> frozenset[Variable]:
     """Every variable that occurs in any of them."""
-    return frozenset(_walk(items))
+    if len(items) == 1:
+        return _variables(items[0])
+    return frozenset[Variable]().union(*map(_variables, items))
+
+
+def _variables(item: Predicate | IntTerm) -> frozenset[Variable]:
+    try:
+        return item._variables  # pyright: ignore[reportPrivateUsage]
+    except AttributeError:
+        found = frozenset((item,)) if isinstance(item, Variable) else variables(*subterms(item))
+        object.__setattr__(item, "_variables", found)
+        return found
 
 
 def term_of(expression: Expr, sizes: Mapping[str, int]) -> IntTerm:

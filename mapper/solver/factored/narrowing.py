@@ -8,11 +8,11 @@ over them are a fraction of what they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import product
 from math import prod
 
+import numpy as np
+
 from mapper.ast_model.nodes import Relation
-from mapper.constraint_rules.evaluation import evaluate
 from mapper.constraint_rules.predicate import (
     FALSE,
     TRUE,
@@ -30,6 +30,7 @@ from mapper.constraint_rules.rewriting import Rewriter
 from mapper.constraint_rules.rule import Constraint, Provenance
 from mapper.constraint_rules.suits.suit import PREFIX
 from mapper.solver.diagram.compile import conjuncts
+from mapper.solver.diagram.grid import Grid, TooManyCombinationsError
 from mapper.solver.space import Domain, Space
 
 _SOURCE = Provenance("what is left of the constraints", "")
@@ -155,10 +156,17 @@ def _supported(
     demand: Predicate, names: list[Variable], domains: Mapping[Variable, Domain]
 ) -> dict[Variable, Domain]:
     """Of each variable the values with which the demand can hold."""
-    kept: dict[Variable, set[int]] = {name: set() for name in names}
-    for values in product(*(domains[name] for name in names)):
-        assignment = dict(zip(names, values, strict=True))
-        if evaluate(demand, assignment):
-            for name, value in assignment.items():
-                kept[name].add(value)
-    return {name: tuple(v for v in domains[name] if v in kept[name]) for name in names}
+    grid = Grid([domains[name] for name in names], {name: k for k, name in enumerate(names)}, {})
+    try:
+        holds, scope = grid.truth(demand)
+    except TooManyCombinationsError:
+        return {}
+    found: dict[Variable, Domain] = {}
+    for place, name in enumerate(names):
+        if not scope:
+            found[name] = domains[name] if holds else ()
+        elif scope >> place & 1:
+            others = tuple(k for k in range(len(names)) if k != place)
+            kept = np.any(holds, axis=others)
+            found[name] = tuple(v for v, one in zip(domains[name], kept, strict=True) if one)
+    return found

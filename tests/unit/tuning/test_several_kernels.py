@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -57,6 +58,11 @@ TWO = parse("""program "two" {
   kernel second = map#two(v => twice(v), first)
 }
 """)
+
+
+@cache
+def subjects() -> tuple[Subject, ...]:
+    return sketched_subjects(SUBJECT, POCL)
 
 
 def space_of(subject: Subject) -> Space:
@@ -181,7 +187,7 @@ def test_every_combination_has_a_name_that_the_store_takes_and_that_says_it() ->
 
 
 def test_the_best_of_each_kernel_comes_first_and_no_more_than_some_combinations() -> None:
-    found = sketched_subjects(SUBJECT, POCL)
+    found = subjects()
     assert found[-1] is SUBJECT
     assert len({s.variant for s in found}) == len(found) <= 25
     costs = [cheapest(subject) for subject in found[:-1:6]]
@@ -199,7 +205,6 @@ def cheapest(subject: Subject) -> float:
 
 # Improved kernel by kernel
 
-SUBJECTS = sketched_subjects(SUBJECT, POCL)
 #: What these take beside what they are expected to: an order that nobody expects.
 FACTORS = {"sum_row_tile": 9.0, "power_row_tile": 5.0}
 
@@ -263,7 +268,7 @@ def candidate_space(candidate: Candidate) -> Space:
 def searched(pretended: Pretended, count: int, seed: int = 1) -> list[Candidate]:
     sources = [
         source_of(subject, lambda s=subject: known_space(s), POCL, {}, subject.hash(), index=index)
-        for index, subject in enumerate(SUBJECTS)
+        for index, subject in enumerate(subjects())
     ]
     tuner = Tuner(sources, POCL, seed, make=GuidedStrategy)
     found: list[Candidate] = []
@@ -338,7 +343,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def test_a_run_of_combinations_goes_on_where_it_stopped(store: Store) -> None:
     def tuned(candidates: int):
-        return tune(SUBJECTS, NullDevice(POCL), store, seed=3, budget=Budget(candidates))
+        return tune(subjects(), NullDevice(POCL), store, seed=3, budget=Budget(candidates))
 
     first = tuned(4)
     assert first.state.tried == 4 and not first.refused
