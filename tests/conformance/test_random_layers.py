@@ -22,7 +22,7 @@ from worker.measuring import MeasuringChild
 pytestmark = pytest.mark.kernels
 
 
-@settings(max_examples=cases(30, 200))
+@settings(max_examples=cases(20, 200))
 @given(layer=layers())
 def test_the_high_level_program_means_the_reference(layer: LayerSpec):
     inputs = inputs_of(layer)
@@ -34,7 +34,7 @@ def test_the_high_level_program_means_the_reference(layer: LayerSpec):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_kernels_of_random_layers_are_right(variant: str, device: MeasuringChild):
-    @settings(max_examples=cases(3, 12), phases=[Phase.generate])
+    @settings(max_examples=cases(2, 12), phases=[Phase.generate])
     @given(layer=layers(), seed=st.integers(0, 2**31 - 1))
     def check(layer: LayerSpec, seed: int):
         judge_variant(case_of(layer), variant, device, seed)

@@ -17,11 +17,12 @@ import pytest
 from api.settings import Settings
 from api.solver_pool import Answer
 from mapper.measurement import Timed
+from tests.effort import cases
 from tests.unit.api.conftest import Service
 from tests.unit.api.farm_data import measure, new_run, propose
 from tests.unit.api.live_server import serving
 
-EXAMPLES = os.environ.get("NESTMAP_SCHEMA_EXAMPLES", "2")
+EXAMPLES = os.environ.get("NESTMAP_SCHEMA_EXAMPLES", str(cases(1, 2)))
 #: In its place is the check of schema_checks.py, which lists what the document does not say.
 EXCLUDED = "positive_data_acceptance"
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from tests.effort import cases
 
 pytestmark = pytest.mark.kernels
 
-CASES = cases(12, 30)
+CASES = cases(8, 30)
 FRESH_SEED = int(os.environ.get("NESTMAP_CAMPAIGN_SEED", secrets.randbelow(2**31)))
 
 

@@ -86,7 +86,7 @@ def drawn_by_parts(subject: Subject, space: Space, random: Random) -> dict[Varia
 # Taken apart
 
 
-@settings(max_examples=cases(10, 200), deadline=None, suppress_health_check=PATIENT)
+@settings(max_examples=cases(5, 200), deadline=None, suppress_health_check=PATIENT)
 @given(programs(), st.randoms(use_true_random=False))
 def test_combined_kernels_are_valid_together_and_compute_what_the_program_does(
     program: Program, random: Random
