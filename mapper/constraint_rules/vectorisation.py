@@ -4,7 +4,8 @@
 3.3: accesses must differ by 1 between iterations. Width v must also divide the trip count.
 Local memory alone may be written in larger steps: what one load brought is stored lane by lane.
 Vectors are read and written with vload and vstore, which need the alignment of one element
-only, so that no alignment is asked for (docs/decisions).
+only, so that no alignment is asked for (docs/decisions). What is read may have a padded border if
+each vector lies wholly inside of it or wholly outside: v divides where the border is, too.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mapper.ast_model.index_expr import Expr, Symbol
+from mapper.ast_model.index_expr import Expr, Monomial, Symbol
 from mapper.ast_model.loop_nest import (
     Constant,
+    Guard,
     Guarded,
     LaneSum,
     Load,
@@ -24,6 +26,7 @@ from mapper.ast_model.loop_nest import (
     Statement,
     Store,
     Value,
+    guards_of,
     loads,
 )
 from mapper.ast_model.types import Memory
@@ -59,16 +62,23 @@ def produce(kernel: LoopKernel) -> Iterator[Constraint]:
             if obstacle.buffer is not None:
                 remedy += ", or lay the buffer out along it"
         else:
-            trip = term_of(loop.trip, {})
+            borders = borders_of(loop)
+            divided = [term_of(part, {}) for part in (loop.trip, *borders)]
             predicate = all_of(
                 *(
-                    implies(has_code(map_id(loop), (code,)), divides(int(code), trip))
+                    implies(
+                        has_code(map_id(loop), (code,)),
+                        all_of(*(divides(int(code), part) for part in divided)),
+                    )
                     for code in sorted(VECTOR_CODES)
                 )
             )
             sentence = (
                 f"the vector width must divide the trip count {loop.trip} of map {loop.map_id}"
             )
+            if borders:
+                places = ", ".join(map(str, borders))
+                sentence += f" and the places of the padded border in what it reads: {places}"
             remedy = "choose a width that divides it"
         yield Constraint(
             id=f"{RULE_ID}/{loop.map_id}",
@@ -132,7 +142,7 @@ def _value_obstacle(value: Value, variable: Symbol) -> Obstacle | None:
                 return WORKS_ON_VECTORS
             return None
         case Guarded():
-            if variable.name in value.guard.index.names():
+            if _borders(value.guard, variable) is None:
                 return Obstacle("some of what it reads lies in a padded border")
             return _value_obstacle(value.value, variable)
         case LaneSum():
@@ -143,6 +153,39 @@ def _value_obstacle(value: Value, variable: Symbol) -> Obstacle | None:
                 if obstacle is not None:
                     return obstacle
             return None
+
+
+def borders_of(loop: Loop) -> tuple[Expr, ...]:
+    """What a width has to divide for vectors that lie on one side of each border that is read."""
+    found: dict[Expr, None] = {}
+    for statement in loop.body:
+        if isinstance(statement, Store):
+            for guard in guards_of(statement.value):
+                found |= dict.fromkeys(_borders(guard, loop.variable) or ())
+    return tuple(found)
+
+
+def _borders(guard: Guard, variable: Symbol) -> tuple[Expr, ...] | None:
+    """What a width has to divide for vectors along the variable that lie on one side of a guard's
+    ends: its limit, and in what steps other loops move a vector. None if no width does."""
+    if variable.name not in guard.index.names():
+        return ()
+    parts = guard.index.coefficient(variable)
+    if parts is None or parts[0] != 1:
+        return None
+    found: dict[Expr, None] = {}
+    for monomial, factor in (*parts[1].terms, *guard.limit.terms):
+        step: Monomial = ()
+        for atom in monomial:
+            if not isinstance(atom, Symbol):
+                return None
+            if atom.extent is None:
+                step += (atom,)
+        if not step and factor % 2:
+            return None
+        if step or factor % max(VECTOR_CODES):
+            found[Expr(((step, factor),))] = None
+    return tuple(found)
 
 
 def _is_scattered(store: Store, variable: Symbol) -> bool:

@@ -17,6 +17,7 @@ from mapper.ast_model.index_expr import Expr, Quotient, Remainder, Symbol, const
 from mapper.ast_model.loop_nest import (
     Buffer,
     Constant,
+    Guard,
     Guarded,
     LaneSum,
     Load,
@@ -268,11 +269,12 @@ class ValuePrinter:
             case Load():
                 return self.vector_load(value, width)
             case Guarded():
-                if LANE in value.guard.index.names():
+                guard = _guard_of_whole(value.guard, width)
+                if guard is None:
                     return self.gather(value, width)
-                if never_holds(value.guard):
+                if never_holds(guard):
                     return f"({type_})({_otherwise(value)})"
-                condition = c_condition(value.guard)
+                condition = c_condition(guard)
                 inner = self.vector(value.value, width)
                 if condition is None:
                     return inner
@@ -435,6 +437,17 @@ def _choice(condition: str, chosen: str, other: str, dtype: Element) -> str:
 
 def _otherwise(value: Guarded) -> str:
     return c_number(value.otherwise, dtype_of(value))
+
+
+def _guard_of_whole(guard: Guard, width: int) -> Guard | None:
+    """The guard of all lanes together; None if it may hold for some of them only."""
+    if LANE not in guard.index.names():
+        return guard
+    start = lane_start(guard.index, width)
+    if start is None or any(c % width for _, c in (*start.terms, *guard.limit.terms)):
+        return None
+    # As of its last lane: what is read is proven to lie inside from it.
+    return Guard(start, guard.limit - (width - 1))
 
 
 def lane_start(place: Expr, width: int) -> Expr | None:
