@@ -19,7 +19,7 @@ LAYER = {
     "filters": 8, "kernel_height": 3, "kernel_width": 3, "stride_y": 1, "stride_x": 1,
     "pad_top": 0, "pad_bottom": 0, "pad_left": 0, "pad_right": 0,
 }  # fmt: skip
-CANDIDATES = 10
+CANDIDATES = 16
 
 
 class Served:
