@@ -62,7 +62,7 @@ def produce(kernel: LoopKernel) -> Iterator[Constraint]:
             if obstacle.buffer is not None:
                 remedy += ", or lay the buffer out along it"
         else:
-            borders = borders_of(loop)
+            borders = _borders_of(loop)
             divided = [term_of(part, {}) for part in (loop.trip, *borders)]
             predicate = all_of(
                 *(
@@ -155,7 +155,7 @@ def _value_obstacle(value: Value, variable: Symbol) -> Obstacle | None:
             return None
 
 
-def borders_of(loop: Loop) -> tuple[Expr, ...]:
+def _borders_of(loop: Loop) -> tuple[Expr, ...]:
     """What a width has to divide for vectors that lie on one side of each border that is read."""
     found: dict[Expr, None] = {}
     for statement in loop.body:

@@ -444,7 +444,7 @@ def _guard_of_whole(guard: Guard, width: int) -> Guard | None:
     if LANE not in guard.index.names():
         return guard
     start = lane_start(guard.index, width)
-    if start is None or any(c % width for _, c in (*start.terms, *guard.limit.terms)):
+    if start is None or None in (vectors_before(start, width), vectors_before(guard.limit, width)):
         return None
     # As of its last lane: what is read is proven to lie inside from it.
     return Guard(start, guard.limit - (width - 1))

@@ -101,9 +101,6 @@ class Narrowing:
         step = Rewriter(decided)
         found: dict[Predicate, None] = {}
         for demand in demands:
-            if changed.isdisjoint(variables(demand)):
-                found[demand] = None
-                continue
             for part in conjuncts(step.predicate(demand)):
                 if part == FALSE:
                     self.impossible = True
