@@ -38,16 +38,16 @@ $(DEV_STAMP): $(STAMP) requirements-dev.lock
 demo: venv  ## tune one small layer on this machine and show the front; DEVICE=opencl:… elsewhere than on the processor
 	$(BIN)/python -m nestmap.demo $(if $(DEVICE),--device '$(DEVICE)')
 
-# Types are checked beside the tests, for which two processes are not always busy; what they say
-# comes last.
+# Types are checked beside the tests; what they say comes last. Three processes, for many tests of
+# farms wait.
 beside_types = mkdir -p build; $(BIN)/pyright >build/types.txt 2>&1 & types=$$!; \
     $(1); tests=$$?; wait $$types; types=$$?; cat build/types.txt; exit $$((tests | types))
-PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: style  ## before each commit, in under two minutes: lint, types, layers, quick unit tests
 	@$(call beside_types,$(PYTEST) -q --quick tests/unit)
 
-test: style  ## everything CI checks: lint, types, layers, tests
+test: style  ## what CI checks: lint, types, layers, all short tests and of the long ones those of this commit
 	@$(call beside_types,$(PYTEST))
 
 # Each run draws other random layers, programs and mappings, many more than `make test` does, and the

@@ -11,15 +11,15 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Never
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 from hypothesis import settings
 
 from tests import own_process
 from tests.effort import cases
-from tests.module_seconds import is_quick, put_long_ones_first, record
 from tests.own_process import run_alone, run_what_is_asked, runs_alone
+from tests.seconds import is_of_another_turn, is_quick, put_long_ones_first, record
 from worker.devices import probed_target
 from worker.measuring import loaded_plan
 
@@ -63,7 +63,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--record-seconds",
         action="store_true",
-        help="write tests/module_seconds.txt anew; for a run of all tests on a quiet machine",
+        help="write tests/seconds.txt anew; for a run of all tests on a quiet machine",
+    )
+    parser.addoption(
+        "--every",
+        action="store_true",
+        help="all long tests, where no file is named: else those whose turn it is at this commit",
     )
 
 
@@ -132,11 +137,32 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def _runs_every_test(config: pytest.Config) -> bool:
+    """Whether long tests wait for no turn. A process of xdist is told: it is named folders."""
+    told = getattr(config, "workerinput", {}).get("every")
+    named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    return bool(config.getoption("--every") or (named if told is None else told))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of xdist which tests it will run."""
+    node.workerinput["every"] = _runs_every_test(node.config)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
-        config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
-        items[:] = filter(is_quick, items)
+        _leave_out(config, items, lambda item: not is_quick(item))
+    elif not _runs_every_test(config):
+        _leave_out(config, items, is_of_another_turn)
     put_long_ones_first(items)
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], left_out: Callable[[pytest.Item], bool]
+) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if left_out(item)])
+    items[:] = [item for item in items if not left_out(item)]
 
 
 @pytest.hookimpl(tryfirst=True)
