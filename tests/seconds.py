@@ -23,7 +23,7 @@ FILE = Path(__file__).with_suffix(".txt")
 #: One in so many of the long tests runs at a commit; in so many commits on each other, all do.
 ONE_IN = 5
 #: From which on a test is long, and its module.
-LONG_TEST_S = 1.0
+LONG_TEST_S = 0.7
 LONG_MODULE_S = 3
 _HEAD = """\
 # Seconds that test functions take with all their cases, and how many those are; only functions

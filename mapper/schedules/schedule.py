@@ -127,7 +127,7 @@ PRIMITIVES: dict[str, Primitive] = {
         _primitive(separate.separate, map_id=_N),
         _primitive(flatten.flatten, map_id=_N),
         _primitive(flatten.flatten_reduces, name=_N),
-        _primitive(split_reduce.split_reduce, name=_N, size=_S),
+        _primitive(split_reduce.split_reduce, name=_N, size=_S, _among=Kind.ORDER),
         _primitive(interleave.interleave, name=_N, size=_S, _switch=_S),
         _primitive(dot.dot, name=_N, width=_S),
         _primitive(rfactor.rfactor, name=_N, size=_S, _memory=_M),

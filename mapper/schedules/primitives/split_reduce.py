@@ -15,11 +15,12 @@ from mapper.schedules.unique import Names
 NAME = "split_reduce"
 
 
-def split_reduce(program: Program, name: str, size: Size) -> Step:
+def split_reduce(program: Program, name: str, size: Size, among: tuple[int, ...] = ()) -> Step:
     """``channel`` as ``channel_tile`` around ``channel_in_tile`` of ``size`` steps.
 
-    The order of the steps stays, so any operator will do. A scalar accumulator becomes an array
-    of one element, which the maps ``<name>_zero`` and ``<name>_one`` write.
+    A parameter that the size names first has the values ``among``; if there are none, all that
+    divide a length. The order of the steps stays, so any operator will do. A scalar accumulator
+    becomes an array of one element, which the maps ``<name>_zero`` and ``<name>_one`` write.
     """
     found = find_reduce(NAME, program, name)
     names, tile = Names(program), as_size(size)
@@ -28,6 +29,8 @@ def split_reduce(program: Program, name: str, size: Size) -> Step:
     if isinstance(found.node.initial, Ref) and not isinstance(found.accumulator, ArrayType):
         raise refusal(NAME, name, "it goes on with a scalar of a reduce around it", "",
                       "an array", "split the outer reduce first")  # fmt: skip
+    if any(value < 1 for value in among):
+        raise refusal(NAME, name, "a size is no positive number", str(min(among)), "1 and more")
     node, wrapped = boxed(names, found)
     outer, chunk = names.value("acc"), names.value(f"{name}_tile")
     inside = Reduce(
@@ -55,7 +58,8 @@ def split_reduce(program: Program, name: str, size: Size) -> Step:
         as_expr(0),
         node.prefetch,
     )
-    parameters = parameters_for(program, tile, divisors(program, found.length))
+    values = tuple(sorted(set(among))) or divisors(program, found.length)
+    parameters = parameters_for(program, tile, values)
     after = found.site.replaced(Join(result) if wrapped else result)
     return step(NAME, name, program, after, parameters)
 

@@ -8,15 +8,18 @@ Deep Learning Accelerators" (ASPLOS'23), section 4, whose open sizes are a const
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mapper.ast_model.types import dimensions
+from mapper.errors import InputError
 from mapper.schedules.carried import carried, one_part
 from mapper.schedules.sketches.analysis import Nest
 from mapper.schedules.sketches.draft import Draft
 from mapper.schedules.sketches.names import chained, lanes_of, split_in_two
 from mapper.schedules.step import refusal
 from mapper.schedules.unique import Names
+
+MOST_SLICES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Choice:
     ``packed``: operands laid out tile after tile by kernels before; ``whole``: those that lanes
     do not go along, too.
     ``halo``: the memory in which what a whole tile reads is staged, windows' borders with it.
+    ``slices``: the steps of a chunk shared out over work-items, whose sums are added up at the end.
     """
 
     vector: int
@@ -38,6 +42,7 @@ class Choice:
     packed: bool = False
     whole: bool = False
     halo: str = ""
+    slices: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,10 @@ class Contractions:
                 draft = halo(draft, self._nest, tiles, choice.halo)
             if choice.local:
                 draft = _dense(draft, tiles, bases)
-            draft, chunks, rest = summed(draft, self._nest, tiles)
+            if choice.slices:
+                draft, tiles, chunks, rest = summed_in_slices(draft, self._nest, tiles)
+            else:
+                draft, chunks, rest = summed(draft, self._nest, tiles)
             self._summed[choice] = _Sums(draft, tiles, chunks, rest, bases)
         return self._summed[choice]
 
@@ -120,7 +128,35 @@ def summed(draft: Draft, nest: Nest, tiles: Tiles) -> tuple[Draft, str, str]:
         draft = draft.then("stage_accumulator", chunks)
     if tiles.items:
         draft = draft.then("spread", chunks, len(tiles.items))
+    if nest.epilogue:
+        behind = tuple(f"{name}_out" for name in (*tiles.items, *tiles.own))
+        draft = draft.maybe("nest", behind)
     return draft, chunks, rest
+
+
+def summed_in_slices(draft: Draft, nest: Nest, tiles: Tiles) -> tuple[Draft, Tiles, str, str]:
+    """As :func:`summed`, with work-items that have the same tile and take other steps of a chunk
+    each; their sums meet in local memory. They are the outermost of the group's work-items.
+    """
+    if not tiles.items or not nest.associative:
+        raise refusal("rfactor", nest.reduce, "sums in parts need work-items and a fold")
+    if nest.epilogue:
+        for name in reversed(tiles.own):
+            draft = draft.then("fission", name)
+    for name in reversed(tiles.own):
+        draft = draft.then("move_inside", name)
+    draft, chunks, rest = _chunked(draft, nest, sliced=True)
+    draft = draft.then("rfactor", chunks, "1", memory="local").then("flatten_reduces", chunks)
+    for name in reversed(tiles.items):
+        draft = draft.then("fission", name)
+    items = (f"{chunks}_part", *tiles.items)
+    draft = draft.then("reorder", items)
+    for name in reversed(items):
+        draft = draft.then("move_inside", name)
+    draft = draft.then("stage_accumulator", chunks).then("spread", chunks, len(items))
+    if not nest.epilogue:
+        draft = draft.then("stage_accumulator", f"{chunks}_sum")
+    return draft, replace(tiles, items=items), chunks, rest
 
 
 def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
@@ -167,10 +203,11 @@ def _is_tiled(nest: Nest, place: int, choice: Choice) -> bool:
     return nest.loops[place].trip > 1 and (not shared or windows or place == choice.vector)
 
 
-def _chunked(draft: Draft, nest: Nest) -> tuple[Draft, str, str]:
+def _chunked(draft: Draft, nest: Nest, sliced: bool = False) -> tuple[Draft, str, str]:
     """The reduce's dimensions as reduces, and the longest that slides over nothing in chunks.
 
-    The chunks come first. Returns the names of the outermost and of the innermost reduce.
+    The chunks come first; ``sliced``: the slices of a chunk before them. Returns the names of the
+    outermost and of the innermost reduce.
     """
     names = [nest.reduce]
     for length, _ in reversed(nest.factors[1:]):
@@ -179,8 +216,19 @@ def _chunked(draft: Draft, nest: Nest) -> tuple[Draft, str, str]:
         names[:1] = [around, inside]
     plain = [k for k in range(len(names)) if k >= len(nest.sliding) or not nest.sliding[k]]
     chosen = max(plain or range(len(names)), key=lambda k: nest.factors[k][1])
-    draft = draft.then("split_reduce", names[chosen], f"chunk_{nest.kernel}")
+    chunk = f"chunk_{nest.kernel}"
+    draft = draft.then("split_reduce", names[chosen], chunk)
     around, inside = chained(names[chosen])
+    if sliced:
+        steps = nest.factors[chosen][1]
+        among = tuple(n for n in range(2, MOST_SLICES + 1) if steps % n == 0)
+        if not among:
+            raise refusal("split_reduce", inside, "no number of slices divides it", str(steps))
+        draft = draft.then("split_reduce", inside, f"{chunk}/slices_{nest.kernel}", among=among)
+        apart, inside = chained(inside)
+        rest = [name for k, name in enumerate(names) if k != chosen]
+        order = (apart, around, *rest, inside)
+        return draft.then("reorder_reduces", order), order[0], order[-1]
     if not nest.associative:
         names[chosen : chosen + 1] = [around, inside]
         return draft, names[0], names[-1]
@@ -268,7 +316,11 @@ def _staged(draft: Draft, nest: Nest, sums: _Sums) -> Draft:
         if copy in {p.name for p in draft.program.parameters}:
             copy = f"{copy}_{k + 1}"
         dense = draft.maybe("overlap", chunks, base, **use)
-        order = _chunk_first(dense, chunks, base, f"chunk_{nest.kernel}", **use)
+        try:
+            order = _chunk_first(dense, chunks, base, f"chunk_{nest.kernel}", **use)
+        except InputError:
+            # Read behind the sums alone, as a bias is.
+            continue
         turned = {"order": order, "as_read": True} if order else {}
         staged = dense.maybe("stage", chunks, base, "local", vector=copy, **turned, **use)
         if staged is not dense:

@@ -293,6 +293,14 @@ def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple
         "blocks-local-packed",
         f"{items}; {local}; {packed}",
     )
+    sliced = replace(apart, local=True, slices=True)
+    slices = "work-items share out the steps of a chunk, too"
+    yield sliced, "blocks-sliced", f"{items}; {slices}; {local}"
+    yield (
+        replace(sliced, packed=True),
+        "blocks-sliced-packed",
+        f"{items}; {slices}; {local}; {packed}",
+    )
     yield apart, "blocks", f"{items}; the cache serves what they share"
     yield replace(apart, packed=True), "blocks-packed", f"{items}; {packed}"
     yield Choice(place), "tile", own
