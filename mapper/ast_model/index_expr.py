@@ -48,6 +48,7 @@ __all__ = [
     "Symbol",
     "as_expr",
     "as_they_are",
+    "atom_expr",
     "const",
     "exact_div",
     "floor_div",

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from mapper.ast_model.elaborator import Elaborator
-from mapper.ast_model.index_expr import Expr, Symbol, parameter_symbol, symbol, the_symbol
+from mapper.ast_model.index_expr import (
+    Expr,
+    Quotient,
+    Remainder,
+    Symbol,
+    atom_expr,
+    const,
+    modulo,
+    parameter_symbol,
+    symbol,
+    the_symbol,
+)
 from mapper.ast_model.loop_nest import Buffer, Guard, Guarded, Load, Role
 from mapper.ast_model.nodes import Let, Map, Node, Reduce, Ref
 from mapper.ast_model.specialise import specialise, substitute_node, substitute_type
@@ -24,6 +35,9 @@ class Access:
     ``outer`` are the loops' variables, outermost first, ``inner`` those of the array's own
     dimensions. Element ``inner`` is ``base[indices]`` where all ``guards`` hold, else
     ``otherwise``. ``base`` is a name in scope, with ``/k`` behind it for the k-th array of tuples.
+
+    Neighbouring dimensions that are gone through as one, row after row, are one in ``shape`` and
+    ``indices``: then the array is ``base`` joined at the depths ``joined``, one after the other.
     """
 
     base: str
@@ -33,6 +47,7 @@ class Access:
     otherwise: float
     outer: tuple[Symbol, ...]
     inner: tuple[Symbol, ...]
+    joined: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +130,31 @@ def accesses(chain: Chain) -> list[Access | None]:
         variable = symbol(f"o{position}'", view.type.length)
         outer.append(the_symbol(variable))
         view = view.at(variable)
-    return [_access(scalar, tuple(outer), inner) for scalar, inner in _scalars(view, ())]
+    sizes = dict(program.sizes)
+    scalars = _scalars(view, (), sizes)
+    return [_access(scalar, tuple(outer), inner, sizes) for scalar, inner in scalars]
 
 
 def _scalars(
-    view: View, inner: tuple[Symbol, ...]
+    view: View, inner: tuple[Symbol, ...], sizes: Mapping[str, int]
 ) -> Iterator[tuple[ScalarView, tuple[Symbol, ...]]]:
     match view:
         case TupleView():
             for item in view.items:
-                yield from _scalars(item, inner)
+                yield from _scalars(item, inner, sizes)
         case ArrayView():
-            variable = symbol(f"j{len(inner)}'", view.type.length)
-            yield from _scalars(view.at(variable), (*inner, the_symbol(variable)))
+            length = view.type.length
+            variable = symbol(f"j{len(inner)}'", length)
+            # A window of one element is none.
+            alone = length.names() <= sizes.keys() and length.evaluate(sizes) == 1
+            place = const(0) if alone else variable
+            yield from _scalars(view.at(place), (*inner, the_symbol(variable)), sizes)
         case ScalarView():
             yield view, inner
 
 
 def _access(
-    view: ScalarView, outer: tuple[Symbol, ...], inner: tuple[Symbol, ...]
+    view: ScalarView, outer: tuple[Symbol, ...], inner: tuple[Symbol, ...], sizes: Mapping[str, int]
 ) -> Access | None:
     if not isinstance(view.type, ScalarType):
         return None
@@ -147,10 +168,56 @@ def _access(
     if not isinstance(value, Load) or len(values) > 1:
         return None
     otherwise = values.pop() if values else 0.0
-    buffer = value.buffer
-    return Access(
-        buffer.name, buffer.dimensions, value.indices, tuple(guards), otherwise, outer, inner
+    access = Access(
+        value.buffer.name, value.buffer.dimensions, value.indices, tuple(guards), otherwise,
+        outer, inner, (),
+    )  # fmt: skip
+    return _merged(access, sizes) if any(map(_digits, access.indices)) else access
+
+
+def _merged(access: Access, sizes: Mapping[str, int]) -> Access:
+    """With the dimensions of which one index is a quotient and the next the remainder as one."""
+    # As numbers where they are 1: else a row of windows of one element is no row.
+    ones = {name: const(1) for name, size in sizes.items() if size == 1}
+    variables = {s.name: atom_expr(s) for s in (*access.outer, *access.inner)}
+
+    def tidy(expression: Expr) -> Expr:
+        return expression.substitute(ones).substitute(variables)
+
+    shape, places = list(access.shape), [tidy(index) for index in access.indices]
+    guards = [Guard(tidy(g.index), tidy(g.limit)) for g in access.guards]
+    joined: list[int] = []
+    for k in reversed(range(len(places) - 1)):
+        place = tidy(shape[k + 1]) * places[k] + places[k + 1]
+        for atom in _digits(places[k + 1]):
+            if isinstance(atom, Remainder) and atom.denominator == tidy(shape[k + 1]):
+                whole = atom_expr(Quotient(atom.numerator, atom.denominator, False))
+                place += atom.numerator - atom.denominator * whole - atom_expr(atom)
+        if _digits(places[k + 1]) and not _digits(place):
+            # Within the rows, and so within the array; within a row a remainder always is.
+            rows, row = Guard(places[k], tidy(shape[k])), Guard(places[k + 1], tidy(shape[k + 1]))
+            both = Guard(place, tidy(shape[k] * shape[k + 1]))
+            is_within = places[k + 1] == modulo(places[k + 1], row.limit)
+            guards = [both if g == rows else g for g in guards if not (is_within and g == row)]
+            shape[k : k + 2] = [shape[k] * shape[k + 1]]
+            places[k : k + 2] = [place]
+            joined.append(k)
+    if not joined:
+        return access
+    limits = {tidy(length): length for length in shape}
+    return replace(
+        access,
+        shape=tuple(shape),
+        indices=tuple(places),
+        guards=tuple(Guard(g.index, limits.get(g.limit, g.limit)) for g in guards),
+        joined=tuple(joined),
     )
+
+
+def _digits(index: Expr) -> list[Quotient | Remainder]:
+    """The quotients and remainders that are terms of an index."""
+    atoms = (atom for monomial, _ in index.terms for atom in monomial)
+    return [atom for atom in atoms if isinstance(atom, Quotient | Remainder)]
 
 
 def opaque(name: str, type_: Type) -> View:
@@ -202,7 +269,8 @@ def roots(site: Site) -> dict[str, str]:
             assert isinstance(view, ArrayView)
             view = view.at(symbol("o'", view.type.length))
         mine = opaque(target, env[target])
-        for (scalar, _), (name, _) in zip(_scalars(view, ()), _scalars(mine, ()), strict=True):
+        both = zip(_scalars(view, (), {}), _scalars(mine, (), {}), strict=True)
+        for (scalar, _), (name, _) in both:
             source, own = _buffer(scalar), _buffer(name)
             if source is not None and own is not None:
                 found[own] = found.get(source, source)

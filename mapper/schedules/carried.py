@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from mapper.ast_model.nodes import Get, Map, MapId, Node, Program, Reduce, Ref
+from mapper.ast_model.nodes import Get, Join, Map, MapId, Node, Program, Reduce, Ref
 from mapper.ast_model.types import ArrayType, TupleType, Type, dimensions
 from mapper.schedules.access import Access, Chain, accesses, chain_of, roots
 from mapper.schedules.affine import NotAffine, Tiling, tiling_of
 from mapper.schedules.find import MapSite, ReduceSite, find_loop
 from mapper.schedules.leaves import assembled, leaf_paths, leaf_types, leaves
-from mapper.schedules.nests import zip_nd
+from mapper.schedules.nests import at_depth, zip_nd
 from mapper.schedules.step import refusal
 from mapper.schedules.tree import free_names, is_view, looked_at, replaced, with_child
 from mapper.schedules.unique import Names
@@ -179,13 +179,16 @@ def part_tiling(primitive: str, found: Carried, loop: MapId, place: int) -> Tili
 
 
 def base_node(names: Names, found: Carried, place: int) -> Node:
-    """The array that a part is read from, as it stands in scope."""
+    """The array that a part is read from, as it stands in scope, joined as its access says."""
     access = found.parts[place].access
     assert access is not None
     name = access.base.split("/")[0]
     type_ = found.chain.loops[0].types()[name]
     paths = leaf_paths(type_, name)
-    return leaves(names, Ref(name), type_)[paths.index(access.base)]
+    node = leaves(names, Ref(name), type_)[paths.index(access.base)]
+    for depth in access.joined:
+        node = at_depth(names, Join, node, depth)
+    return node
 
 
 def _exchanged(node: Node, old: Node, new: Node) -> Node:

@@ -69,6 +69,17 @@ def _shorter(node: Node) -> Node | None:
         ):
             joined = substituted(body, {parameter: made})
             return Map(node.id, inner, joined, argument)
+        case Map(_, parameter, body, Join(Map() as rows)) if is_view(rows) and _picks(
+            body, parameter
+        ):
+            # Of joined tuples one component: the tuples are in the rows.
+            assert isinstance(node, Map)
+            return Join(replace(rows, body=replace(node, argument=rows.body)))
+        case Join(Map(_, parameter, Map(_, inner, body, argument) as line) as rows) if (
+            is_view(body) and not uses(body, inner) and not uses(body, parameter)
+        ):
+            # The same for all, in rows or not.
+            return replace(line, argument=Join(replace(rows, body=argument)))
         case Get(index, Let(name, value, body)):
             return Let(name, value, Get(index, body))
         case Let(name, Let(inner, value, between), body):
@@ -109,6 +120,17 @@ def _only_component(body: Node, parameter: str) -> int | None:
     found = {n.index for n in nodes_of(body) if isinstance(n, Get) and n.argument == Ref(parameter)}
     gets = sum(isinstance(n, Get) and n.argument == Ref(parameter) for n in nodes_of(body))
     return found.pop() if len(found) == 1 and gets == uses(body, parameter) else None
+
+
+def _picks(body: Node, parameter: str) -> bool:
+    """Whether a body is one component of the name's value, or of all elements in it."""
+    match body:
+        case Get(_, Ref(name)):
+            return name == parameter
+        case Map(_, inner, picked, Ref(name)):
+            return name == parameter and _picks(picked, inner)
+        case _:
+            return False
 
 
 def _without_get(body: Node, parameter: str) -> Node:

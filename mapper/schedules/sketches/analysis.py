@@ -95,25 +95,82 @@ class Nest:
 
 
 def nest_of(draft: Draft, kernel: str) -> tuple[Draft, Nest]:
-    """The kernel with its maps as a perfect nest, which may take a step, and what it reads."""
-    loops, body = _maps(draft.program, _kernel(draft.program, kernel))
-    if len(loops) > 1:
-        draft = draft.maybe("nest", tuple(loop.name for loop in loops))
-        loops, body = _maps(draft.program, _kernel(draft.program, kernel))
+    """The kernel with its maps as a perfect nest, which may take steps, and what it reads.
+
+    Maps that go through all arrays as one map would are one (``flatten``).
+    """
+    draft, loops, body = _nested(draft, kernel)
+    while (outer := _as_one(draft.program, kernel, loops)) is not None:
+        flat = draft.maybe("flatten", outer)
+        if flat is draft:
+            break
+        draft, loops, body = _nested(flat, kernel)
     reduced, epilogue = _reduce_in(body)
     accesses = _accesses(draft.program, loops)
     operands = tuple(_operand(base, access, len(loops)) for base, access in accesses)
-    written = _written(draft.program, _kernel(draft.program, kernel), len(loops))
+    result = _result(draft.program, _kernel(draft.program, kernel))
+    written = _written(result, len(loops))
     if reduced is None:
         return draft, Nest(kernel, loops, operands, "", (), (), False, False, written)
     name = _name_of(draft.program, reduced)
     found = find_reduce("sketch", draft.program, name)
     factors = _factors(draft.program, found.node, found.site.types())
     sliding = _sliding(factors, [access for _, access in accesses])
+    # Dimensions of one element are no loops.
+    real = [k for k, (_, trip) in enumerate(factors) if trip > 1] or [len(factors) - 1]
     return draft, Nest(
-        kernel, loops, operands, name, factors, sliding,
-        fold_of(draft.program, found) is not None, epilogue, written,
+        kernel, loops, operands, name, tuple(factors[k] for k in real),
+        tuple(sliding[k] for k in real), fold_of(draft.program, found) is not None, epilogue,
+        written,
     )  # fmt: skip
+
+
+def _nested(draft: Draft, kernel: str) -> tuple[Draft, tuple[Loop, ...], Node]:
+    loops, body = _maps(draft.program, _kernel(draft.program, kernel))
+    if len(loops) > 1:
+        draft = draft.maybe("nest", tuple(loop.name for loop in loops))
+        loops, body = _maps(draft.program, _kernel(draft.program, kernel))
+    return draft, loops, body
+
+
+def _as_one(program: Program, kernel: str, loops: tuple[Loop, ...]) -> str | None:
+    """The first map that goes, with the one in it, through all arrays row after row."""
+    accesses = [access for _, access in _accesses(program, loops)]
+    result = _result(program, _kernel(program, kernel))
+    if result is None or not accesses:
+        return None
+    for k in range(len(loops) - 1):
+        both = [*result[k], *result[k + 1]]
+        others = {place for places in (*result[:k], *result[k + 2 :]) for place in places}
+        if (
+            min(loops[k].trip, loops[k + 1].trip) > 1
+            and both
+            and both == list(range(both[0], both[0] + len(both)))
+            and not others & set(both)
+            and all(_goes_on(program, access, k) for access in accesses)
+        ):
+            return loops[k].name
+    return None
+
+
+def _goes_on(program: Program, access: Access, k: int) -> bool:
+    """Whether a map and the next go along no dimension, or along neighbours, whole and alone."""
+    both = access.outer[k : k + 2]
+    places = [
+        [d for d, index in enumerate(access.indices) if variable in index.symbols()]
+        for variable in both
+    ]
+    if places == [[], []]:
+        return True
+    if len(places[0]) != 1 or places[1] != [places[0][0] + 1]:
+        return False
+    (first,), (second,) = places
+    plain = [access.indices[first], access.indices[second]] == [
+        Expr((((variable,), 1),)) for variable in both
+    ]
+    extent = both[1].extent
+    assert extent is not None
+    return plain and lengths(program, extent) == lengths(program, access.shape[second])
 
 
 def without_views(draft: Draft, kernel: str) -> Draft:
@@ -191,8 +248,9 @@ def _accesses(program: Program, loops: tuple[Loop, ...]) -> list[tuple[str, Acce
     return [(p.root or p.access.base, p.access) for p in found.parts if p.access is not None]
 
 
-def _written(program: Program, kernel: Kernel, depth: int) -> int | None:
-    """The map that goes along the innermost dimension of the result, step for step."""
+def _result(program: Program, kernel: Kernel) -> list[list[int]] | None:
+    """Of each map the dimensions of the result that it goes along, and of what is computed inside;
+    None where the result is no view of that."""
     around, inner = through_layout(kernel.body)
     types = Site(program, kernel, (), kernel.body).types()
     env = {name: opaque(name, type_) for name, type_ in types.items()}
@@ -201,15 +259,23 @@ def _written(program: Program, kernel: Kernel, depth: int) -> int | None:
         view = Elaborator(program, kernel.name).read(around(Ref(_INNER)), env)
     except InputError:
         return None
-    variable, place = None, 0
+    variables: list[Symbol] = []
     while isinstance(view, ArrayView):
-        variable = symbol(f"w{place}'", view.type.length)
-        place += 1
+        variable = symbol(f"w{len(variables)}'", view.type.length)
+        variables.append(the_symbol(variable))
         view = view.at(variable)
-    if variable is None or not isinstance(view, ScalarView) or not isinstance(view.value, Load):
+    if not isinstance(view, ScalarView) or not isinstance(view.value, Load):
         return None
-    last = the_symbol(variable)
-    mine = [k for k, index in enumerate(view.value.indices) if last in index.symbols()]
+    return [
+        [place for place, variable in enumerate(variables) if variable in index.symbols()]
+        for index in view.value.indices
+    ]
+
+
+def _written(result: list[list[int]] | None, depth: int) -> int | None:
+    """The map that goes along the innermost dimension of the result, step for step."""
+    last = max((place for places in result or () for place in places), default=None)
+    mine = [k for k, places in enumerate(result or ()) if last in places]
     return mine[0] if len(mine) == 1 and mine[0] < depth else None
 
 

@@ -33,6 +33,7 @@ class Choice:
     do not go along, too.
     ``halo``: the memory in which what a whole tile reads is staged, windows' borders with it.
     ``slices``: the steps of a chunk shared out over work-items, whose sums are added up at the end.
+    ``registers``: what a step reads for all places of a window in registers, once.
     """
 
     vector: int
@@ -43,6 +44,7 @@ class Choice:
     whole: bool = False
     halo: str = ""
     slices: bool = False
+    registers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,17 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """A nest with its sums: names of the outermost and the innermost reduce, and of the array that
-    each operand is read from, packed or not."""
+    """A nest with its sums: names of its reduces, chunks first, and of the array that each operand
+    is read from, packed or not."""
 
     draft: Draft
     tiles: Tiles
-    chunks: str
-    rest: str
+    reduces: tuple[str, ...]
     bases: tuple[str, ...]
+
+    @property
+    def chunks(self) -> str:
+        return self.reduces[0]
 
 
 class Contractions:
@@ -84,11 +89,14 @@ class Contractions:
             draft = _staged(draft, self._nest, sums)
         if len(sums.tiles.items) > 1:
             draft = draft.maybe("nest", sums.tiles.items)
+        rest = sums.reduces[-1]
+        if choice.registers:
+            draft, rest = _in_registers(draft, self._nest, sums)
         if choice.local:
             buffers = f"prefetch_{self._nest.kernel}"
             draft = draft.maybe("prefetch", sums.chunks, buffers=buffers)
         draft = draft.maybe("contract", sums.chunks)
-        return draft.maybe("unroll", sums.rest, switch=f"unroll_{self._nest.kernel}")
+        return draft.maybe("unroll", rest, switch=f"unroll_{self._nest.kernel}")
 
     def _tiles(self, choice: Choice) -> tuple[Draft, Tiles]:
         key = choice.vector, choice.items, choice.apart, choice.local
@@ -106,22 +114,23 @@ class Contractions:
                 draft = halo(draft, self._nest, tiles, choice.halo)
             if choice.local:
                 draft = _dense(draft, tiles, bases)
-            if choice.slices:
-                draft, tiles, chunks, rest = summed_in_slices(draft, self._nest, tiles)
-            else:
-                draft, chunks, rest = summed(draft, self._nest, tiles)
-            self._summed[choice] = _Sums(draft, tiles, chunks, rest, bases)
+            sum_up = summed_in_slices if choice.slices else summed
+            draft, tiles, reduces = sum_up(draft, self._nest, tiles, choice.registers)
+            self._summed[choice] = _Sums(draft, tiles, reduces, bases)
         return self._summed[choice]
 
 
-def summed(draft: Draft, nest: Nest, tiles: Tiles) -> tuple[Draft, str, str]:
-    """Sums of a work-item's tile, chunk after chunk; names of outermost and innermost reduce."""
+def summed(
+    draft: Draft, nest: Nest, tiles: Tiles, windows_last: bool
+) -> tuple[Draft, Tiles, tuple[str, ...]]:
+    """Sums of a work-item's tile, chunk after chunk; and the names of the reduces."""
     if nest.epilogue:
         for name in (*reversed(tiles.own), *reversed(tiles.items)):
             draft = draft.then("fission", name)
     for name in reversed(tiles.own):
         draft = draft.then("move_inside", name)
-    draft, chunks, rest = _chunked(draft, nest)
+    draft, reduces = _chunked(draft, nest, windows_last)
+    chunks = reduces[0]
     for name in reversed(tiles.items):
         draft = draft.then("move_inside", name)
     if not nest.epilogue:
@@ -131,10 +140,12 @@ def summed(draft: Draft, nest: Nest, tiles: Tiles) -> tuple[Draft, str, str]:
     if nest.epilogue:
         behind = tuple(f"{name}_out" for name in (*tiles.items, *tiles.own))
         draft = draft.maybe("nest", behind)
-    return draft, chunks, rest
+    return draft, tiles, reduces
 
 
-def summed_in_slices(draft: Draft, nest: Nest, tiles: Tiles) -> tuple[Draft, Tiles, str, str]:
+def summed_in_slices(
+    draft: Draft, nest: Nest, tiles: Tiles, windows_last: bool
+) -> tuple[Draft, Tiles, tuple[str, ...]]:
     """As :func:`summed`, with work-items that have the same tile and take other steps of a chunk
     each; their sums meet in local memory. They are the outermost of the group's work-items.
     """
@@ -145,7 +156,8 @@ def summed_in_slices(draft: Draft, nest: Nest, tiles: Tiles) -> tuple[Draft, Til
             draft = draft.then("fission", name)
     for name in reversed(tiles.own):
         draft = draft.then("move_inside", name)
-    draft, chunks, rest = _chunked(draft, nest, sliced=True)
+    draft, reduces = _chunked(draft, nest, windows_last, sliced=True)
+    chunks = reduces[0]
     draft = draft.then("rfactor", chunks, "1", memory="local").then("flatten_reduces", chunks)
     for name in reversed(tiles.items):
         draft = draft.then("fission", name)
@@ -156,7 +168,7 @@ def summed_in_slices(draft: Draft, nest: Nest, tiles: Tiles) -> tuple[Draft, Til
     draft = draft.then("stage_accumulator", chunks).then("spread", chunks, len(items))
     if not nest.epilogue:
         draft = draft.then("stage_accumulator", f"{chunks}_sum")
-    return draft, replace(tiles, items=items), chunks, rest
+    return draft, replace(tiles, items=items), reduces
 
 
 def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
@@ -203,11 +215,13 @@ def _is_tiled(nest: Nest, place: int, choice: Choice) -> bool:
     return nest.loops[place].trip > 1 and (not shared or windows or place == choice.vector)
 
 
-def _chunked(draft: Draft, nest: Nest, sliced: bool = False) -> tuple[Draft, str, str]:
+def _chunked(
+    draft: Draft, nest: Nest, windows_last: bool, sliced: bool = False
+) -> tuple[Draft, tuple[str, ...]]:
     """The reduce's dimensions as reduces, and the longest that slides over nothing in chunks.
 
-    The chunks come first; ``sliced``: the slices of a chunk before them. Returns the names of the
-    outermost and of the innermost reduce.
+    The chunks come first; ``sliced``: the slices of a chunk before them; ``windows_last``: the
+    other dimensions behind a chunk's steps. Returns the names of the reduces.
     """
     names = [nest.reduce]
     for length, _ in reversed(nest.factors[1:]):
@@ -219,6 +233,9 @@ def _chunked(draft: Draft, nest: Nest, sliced: bool = False) -> tuple[Draft, str
     chunk = f"chunk_{nest.kernel}"
     draft = draft.then("split_reduce", names[chosen], chunk)
     around, inside = chained(names[chosen])
+    before, rest = names[:chosen], [*names[:chosen], *names[chosen + 1 :]]
+    now = [*before, around, inside, *names[chosen + 1 :]]
+    first = [around]
     if sliced:
         steps = nest.factors[chosen][1]
         among = tuple(n for n in range(2, MOST_SLICES + 1) if steps % n == 0)
@@ -226,19 +243,16 @@ def _chunked(draft: Draft, nest: Nest, sliced: bool = False) -> tuple[Draft, str
             raise refusal("split_reduce", inside, "no number of slices divides it", str(steps))
         draft = draft.then("split_reduce", inside, f"{chunk}/slices_{nest.kernel}", among=among)
         apart, inside = chained(inside)
-        rest = [name for k, name in enumerate(names) if k != chosen]
-        order = (apart, around, *rest, inside)
-        return draft.then("reorder_reduces", order), order[0], order[-1]
+        now = [*before, around, apart, inside, *names[chosen + 1 :]]
+        first = [apart, around]
     if not nest.associative:
-        names[chosen : chosen + 1] = [around, inside]
-        return draft, names[0], names[-1]
-    rest = [name for k, name in enumerate(names) if k != chosen]
-    order = (around, *rest, inside)
-    if len(order) > 2 and chosen:
-        draft = draft.then("reorder_reduces", order)
-    elif rest:
-        order = (around, inside, *rest)
-    return draft, order[0], order[-1]
+        return draft, tuple(now)
+    # Chunks of the outermost dimension stay around all others: these are in order already.
+    stay = windows_last or (not sliced and not chosen)
+    order = [*first, inside, *rest] if stay else [*first, *rest, inside]
+    if order != now:
+        draft = draft.then("reorder_reduces", tuple(order))
+    return draft, tuple(order)
 
 
 def _packed(
@@ -326,6 +340,22 @@ def _staged(draft: Draft, nest: Nest, sums: _Sums) -> Draft:
         if staged is not dense:
             draft = staged
     return draft
+
+
+def _in_registers(draft: Draft, nest: Nest, sums: _Sums) -> tuple[Draft, str]:
+    """What a chunk's step reads of each operand in registers, for all places of a window; and the
+    name of that step's reduce."""
+    step, *windows = sums.reduces[-len(nest.factors) :]
+    item = sums.tiles.items[-1]
+    for k, operand in enumerate(nest.operands):
+        base = f"{sums.bases[k]}_local"
+        draft = draft.maybe("overlap", item, base).maybe("overlap", step, base)
+        own = f"own_{operand.base}_{k + 1}"
+        apart = not operand.windows
+        draft = draft.then("stage", step, base, "private", vector=own, apart=apart)
+    for _ in windows[1:]:
+        draft = draft.then("flatten_reduces", windows[0])
+    return draft, step
 
 
 def _chunk_first(draft: Draft, chunks: str, base: str, size: str, use: int = 0) -> tuple[int, ...]:

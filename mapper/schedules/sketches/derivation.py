@@ -301,6 +301,15 @@ def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple
         "blocks-sliced-packed",
         f"{items}; {slices}; {local}; {packed}",
     )
+    if windows:
+        near = Choice(place, items=True, local=True, packed=True, whole=True, registers=True)
+        registers = "what a step reads for a whole window is in registers"
+        yield near, "blocks-registers", f"{items}; {registers}; {local}; {packed}"
+        yield (
+            replace(near, slices=True),
+            "blocks-registers-sliced",
+            f"{items}; {slices}; {registers}; {local}; {packed}",
+        )
     yield apart, "blocks", f"{items}; the cache serves what they share"
     yield replace(apart, packed=True), "blocks-packed", f"{items}; {packed}"
     yield Choice(place), "tile", own

@@ -90,6 +90,7 @@ REFUSALS = [
     ("reduce computed", "move_inside(row)", "is computed"),
     ("product", "split_reduce(nothing, 2)", "no reduce or several have steps of this name"),
     ("product", "split_reduce(k, 3)", "split leaves no remainder"),
+    ("product", "split_reduce(k, t, among=[2, 0])", "a size is no positive number"),
     ("reduce computed", "split_reduce(k, 2)", "what is reduced is computed"),
     ("product", "interchange_reduces(k)", "its step is not a reduce"),
     ("product", "flatten_reduces(k)", "its step is not a reduce"),

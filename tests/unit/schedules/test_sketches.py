@@ -117,6 +117,22 @@ PROGRAMS = {
         f"{CONVOLVE}, line)), map#o1(v => transpose(v), transpose(map#o2(v => "
         f"{WINDOWS.format('v')}, a)))), f)",
     ),
+    "pointwise NHWC": (
+        "C = 4, H = 3, W = 5, M = 6, kh = 1", "a : [[[float]C]W]H; f : [[[[float]C]kh]kh]M",
+        "convolution = map#row(line => map#column(win => join(map#filter(one => "
+        f"{CONVOLVE}, f)), line), {WINDOWS.format('a')})",
+    ),
+    "pointwise NCHW": (
+        "C = 4, H = 6, W = 3, M = 8, kh = 1", "a : [[[float]W]H]C; f : [[[[float]kh]kh]C]M",
+        "convolution = map#filter(one => map#row(line => join(map#column(win => "
+        f"{CONVOLVE}, line)), map#o1(v => transpose(v), transpose(map#o2(v => "
+        f"{WINDOWS.format('v')}, a)))), f)",
+    ),
+    "scaled volume": (
+        "L = 3, M = 5, N = 7", "a : [[[float]N]M]L; b : [[[float]N]M]L",
+        "scaled = map#plane(p => map#row(r => map#column(x => add(x.0, x.1), r), "
+        "map#both_rows(q => zip(q.0, q.1), zip(p.0, p.1))), zip(a, b))",
+    ),
     "depthwise": (
         "C = 4, H = 6, W = 5, kh = 3", "a : [[[float]W]H]C; f : [[[float]kh]kh]C",
         "depthwise = map#channel(both => map#row(line => join(map#column(win => reduce((acc, q) => "
@@ -254,6 +270,41 @@ def test_both_operands_of_a_gram_matrix_are_staged_on_a_gpu() -> None:
     found = {s.name: s for s in sketches_of(program_of("gram matrix"), load_profile("h200"))}
     uses = found["blocks-local-column"].schedule.uses
     assert [use.primitive for use in uses].count("stage") == 2
+
+
+def test_steps_of_a_chunk_are_shared_out_over_some_work_items() -> None:
+    found = {s.name: s for s in sketches_of(program_of("long product"), load_profile("h200"))}
+    sketch = found["blocks-sliced-column"]
+    slices = next(p for p in sketch.program.parameters if p.name == "slices_product")
+    assert slices.values == (2, 4, 8, 16)
+    values = {"tile_row": 2, "items_row": 1, "run_row": 1, "tile_column": 6, "lanes_column": 1,
+              "items_column": 3, "chunk_product": 16, "slices_product": 4, "copy_a": 1,
+              "copy_b": 1, "prefetch_product": 1, "unroll_product": 0}  # fmt: skip
+    (kernel,) = elaborate(sketch.program, values).kernels
+    lengths = {
+        str(loop.map_id): str(loop.trip)
+        for _, loops in walk(kernel.statements)
+        for loop in loops
+        if loop.map_id is not None
+    }
+    assert lengths["k_in_tile_tile_part"] == "4"
+    assert len({name for name in found if name.startswith("blocks-sliced")}) >= 2
+
+
+def test_no_number_of_slices_for_a_prime_number_of_steps() -> None:
+    program = parse("""program "p" {
+      size M = 8
+      size N = 8
+      size K = 37
+      input a : [[float]K]M
+      input b : [[float]N]K
+      kernel product = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc),
+        0.0, zip(x, y)), transpose(b))), a)
+    }
+    """)
+    names = [s.name for s in sketches_of(program, load_profile("h200"))]
+    assert "blocks-local-column" in names
+    assert not [name for name in names if "sliced" in name]
 
 
 def test_zeros_between_pixels_are_written_first_so_that_what_reads_them_is_tiled() -> None:
