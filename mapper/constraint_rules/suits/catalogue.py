@@ -16,6 +16,7 @@ from mapper.constraint_rules.suits.memory import (
 from mapper.constraint_rules.suits.registers import OPERANDS_IN_REGISTERS, SUMS_IN_REGISTERS
 from mapper.constraint_rules.suits.sharing import (
     COPIES_IN_LINE,
+    COPIES_SHARED_OUT,
     GROUPS_OUTSIDE,
     ITEMS_INSIDE,
     LONE_ITEMS,
@@ -33,6 +34,7 @@ SUITS: tuple[Suit, ...] = (
     NOTHING_SHARED,
     LONE_ITEMS,
     COPIES_IN_LINE,
+    COPIES_SHARED_OUT,
     WHOLE_VECTORS,
     LANES_ALONG,
     WHOLE_WARPS,

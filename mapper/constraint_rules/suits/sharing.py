@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mapper.ast_model.index_expr import const
 from mapper.ast_model.loop_nest import Declare, Loop, LoopKernel, Store, loads, walk
+from mapper.ast_model.nodes import Relation
 from mapper.ast_model.spread import spread_dimension
 from mapper.ast_model.types import Memory
 from mapper.constraint_rules.owners import has_code
-from mapper.constraint_rules.predicate import all_of, negate
+from mapper.constraint_rules.predicate import (
+    LocalSizeVariable,
+    Predicate,
+    all_of,
+    any_of,
+    compare,
+    negate,
+    term_of,
+)
 from mapper.constraint_rules.rule import Provenance
-from mapper.constraint_rules.runs import owner_in
+from mapper.constraint_rules.runs import map_id, owner_in
 from mapper.constraint_rules.suits.facts import (
+    copies,
     map_ids,
     only_copies,
     own_scopes,
@@ -27,6 +38,7 @@ from mapper.schedule import (
     GLOBAL_CODES,
     LOCAL_CODES,
     PARALLEL_CODES,
+    VECTOR_CODES,
     WORK_GROUP_CODES,
     ScheduleCode,
 )
@@ -34,6 +46,7 @@ from mapper.schedule import (
 _GROUPS = frozenset(int(code) for code in WORK_GROUP_CODES)
 _LOCALS = frozenset(int(code) for code in LOCAL_CODES)
 _PARALLEL = frozenset(int(code) for code in PARALLEL_CODES)
+_VECTORS = frozenset(int(code) for code in VECTOR_CODES)
 _LINE = frozenset({int(ScheduleCode.GLOBAL_0)})
 # Where these are in use nothing is left for another run of work-items.
 _LAST_LEVELS = ((int(ScheduleCode.LOCAL_0),), tuple(sorted(int(c) for c in GLOBAL_CODES)))
@@ -92,8 +105,8 @@ def _nothing_shared(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Findi
     del device
     if any(True for _ in shared_scopes(kernel)):
         return
-    for map_id in kernel.map_ids():
-        yield Finding(str(map_id), negate(has_code(map_id, _GROUPS | _LOCALS)), (map_id,))
+    for own in kernel.map_ids():
+        yield Finding(str(own), negate(has_code(own, _GROUPS | _LOCALS)), (own,))
 
 
 def _copies_in_line(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
@@ -105,18 +118,47 @@ def _copies_in_line(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Findi
         ids = map_ids(loops)
         others = _PARALLEL - _LINE
         parts = [has_code(ids[0], _LINE)]
-        parts += [negate(has_code(map_id, others)) for map_id in ids]
+        parts += [negate(has_code(own, others)) for own in ids]
         if _kind_of(device) is DeviceKind.GPU:
             parts.append(owned(loops, _LINE))
         yield Finding(f"{kernel.name}/{ids[-1]}", all_of(*parts), ids, statement.buffer.name)
+
+
+def _copies_shared_out(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
+    del device
+    scopes = {buffer.name: len(around) for buffer, around in shared_scopes(kernel)}
+    for copy in copies(kernel):
+        loops, start = copy.loops, scopes.get(copy.target.name)
+        if copy.target.memory is not Memory.LOCAL or start is None or len(loops) == start:
+            continue
+        several = len(loops) > start + 1
+        ways = [shared_out(loops, _PARALLEL, _LAST_LEVELS, start)]
+        if several:
+            ways.append(_many_at_a_time(kernel.name, loops, start + 1))
+        if several and loops[-1].map_id is not None:
+            scalars = loops[:-1]
+            of_vectors = [shared_out(scalars, _PARALLEL, _LAST_LEVELS, start)]
+            if len(scalars) > start + 1:
+                of_vectors.append(_many_at_a_time(kernel.name, scalars, start + 1))
+            ways.append(all_of(has_code(map_id(loops[-1]), _VECTORS), any_of(*of_vectors)))
+        yield Finding(copy.target.name, any_of(*ways), map_ids(loops), copy.target.name)
+
+
+def _many_at_a_time(kernel: str, loops: tuple[Loop, ...], start: int) -> Predicate:
+    """All maps from ``start`` on go over the work-items, and keep at least half of them busy."""
+    together = const(1)
+    for loop in loops[start:]:
+        together *= loop.trip
+    busy = compare(Relation.LE, LocalSizeVariable(kernel, 0), term_of(2 * together, {}))
+    return all_of(shared_out(loops, _PARALLEL, _LAST_LEVELS, start), busy)
 
 
 def _lone_items(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:
     del device
     if any(buffer.memory is Memory.LOCAL for buffer, _ in shared_scopes(kernel)):
         return
-    for map_id in kernel.map_ids():
-        yield Finding(str(map_id), negate(has_code(map_id, _LOCALS)), (map_id,))
+    for own in kernel.map_ids():
+        yield Finding(str(own), negate(has_code(own, _LOCALS)), (own,))
 
 
 GROUPS_OUTSIDE = Suit(
@@ -157,6 +199,16 @@ COPIES_IN_LINE = Suit(
     source=Provenance(GPU_GUIDE, "Coalesced Access to Global Memory"),
     kinds=BOTH,
     produce=_copies_in_line,
+)
+COPIES_SHARED_OUT = Suit(
+    id="suits-copies-shared-out",
+    title="All work-items of a group copy",
+    sentence="all maps of a copy to local memory, but its vectors, go over the group's work-items; "
+    "the outermost may be a loop where the others keep half of them busy",
+    remedy="fuse the maps of the copy into one local map",
+    source=Provenance(GPU_GUIDE, "Shared Memory in Matrix Multiplication"),
+    kinds=ON_GPU,
+    produce=_copies_shared_out,
 )
 LONE_ITEMS = Suit(
     id="suits-lone-items",
