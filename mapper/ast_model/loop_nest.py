@@ -7,7 +7,7 @@ statement is a scalar one that mentions a *lane* symbol, which runs over the wid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -176,6 +176,24 @@ class LoopProgram:
     name: str
     inputs: tuple[Buffer, ...]
     kernels: tuple[LoopKernel, ...]
+
+
+def prepared(kernels: Iterable[LoopKernel], constants: Iterable[str]) -> frozenset[str]:
+    """The kernels that read constant inputs only, or what such kernels made of them: they run once,
+    not with every image."""
+    known, found = set(constants), set[str]()
+    for kernel in kernels:
+        reads = {
+            load.buffer.name
+            for statement, _ in walk(kernel.statements)
+            if isinstance(statement, Store)
+            for load in loads(statement.value)
+            if load.buffer.memory is Memory.GLOBAL
+        }
+        if reads <= known | {kernel.output.name}:
+            known.add(kernel.output.name)
+            found.add(kernel.name)
+    return frozenset(found)
 
 
 def _nest_maps(statements: tuple[Statement, ...]) -> Iterator[NestMap]:

@@ -8,7 +8,7 @@ from math import prod
 
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.index_expr import Expr
-from mapper.ast_model.loop_nest import Buffer, LoopKernel, LoopProgram
+from mapper.ast_model.loop_nest import Buffer, LoopKernel, LoopProgram, prepared
 from mapper.ast_model.nodes import MapId, Program
 from mapper.ast_model.types import Memory
 from mapper.errors import InputError, Problem
@@ -81,15 +81,8 @@ def generate_from(
     """
     trips = named_trips(origin.symbolic)
     kernels = generated_kernels(loops, choices, trips, refuse=refuse)
-    launches: list[Launch] = []
-    constant_buffers = set(program.constants)
-    for kernel in kernels:
-        arguments = set(kernel.printed.arguments)
-        launches.append(
-            _launch(kernel, prepared=arguments <= constant_buffers | {kernel.loops.output.name})
-        )
-        if launches[-1].prepared:
-            constant_buffers.add(kernel.loops.output.name)
+    once = prepared(loops.kernels, program.constants)
+    launches = [_launch(kernel, prepared=kernel.loops.name in once) for kernel in kernels]
     plan = HostPlan("", _buffers(loops, launches, kernels), tuple(launches))
     parts = [comment(plan_lines(program, origin, plan)), INDEX_TYPE]
     parts += [constants(program, choices.parameters)]

@@ -73,8 +73,9 @@ Floats = NDArray[np.float64]
 _LEAN_EVERY = 8
 _LEAN_WITHIN = 4.0
 _LEAST_MS = 1e-6
-#: Sketches whose spaces are solved before any is tried.
-_WEIGHED = 8
+#: Sketches that are weighed by what their loops are expected to take, one every so many turns.
+_WEIGHED = 12
+_WEIGHED_EVERY = 2
 
 
 @dataclass(slots=True)
@@ -178,37 +179,43 @@ class GuidedStrategy:
         self._standings = [Standing.of(own) for own in self._sources]
         self._seeks_front = isinstance(goal, Front)
         self._turn = 0
-        self._weighed = False
+        self._expected: dict[int, float] = {}
+        self._to_weigh = [
+            place
+            for place, own in enumerate(self._sources[:_WEIGHED])
+            if own[0].subject.scheduled is not None and not told
+        ]
 
     def ask(self) -> Candidate | None:
         """The next candidate; None when no subject has more."""
-        if not self._weighed:
-            self._weighed = True
-            self._weigh_sketches()
         while True:
+            while self._to_weigh and self._turn >= _WEIGHED_EVERY * len(self._expected):
+                self._weigh(self._to_weigh.pop(0))
             left = [place for place in range(len(self._sources)) if not self._is_exhausted(place)]
+            known = [place for place in left if place not in self._to_weigh]
             if not left:
                 return None
-            place = self._whose_turn(left)
+            if not known:
+                self._weigh(self._to_weigh.pop(0))
+                continue
+            place = self._whose_turn(known)
             candidate = self._search(place).next()
             if candidate is not None:
                 self._turn += 1
                 self._standings[place].asked += 1
                 return candidate
 
-    def _weigh_sketches(self) -> None:
-        """Sketches promise what their loops are expected to take, beside one another: the first
-        ones, for each space takes a while to be solved."""
-        expected = {
-            place: search.expected_ms
-            for place, own in enumerate(self._sources[:_WEIGHED])
-            if own[0].subject.scheduled is not None
-            and isinstance(search := self._search(place), SketchSearch)
-        }
-        least_ms = min(expected.values(), default=0.0)
-        for place, time_ms in expected.items():
-            if 0.0 < least_ms < float("inf"):
-                self._standings[place].promise *= time_ms / least_ms
+    def _weigh(self, place: int) -> None:
+        """Sketches promise what their loops are expected to take beside one another; one after the
+        other, so that those that are known are measured meanwhile."""
+        search = self._search(place)
+        assert isinstance(search, SketchSearch)
+        self._expected[place] = search.expected_ms
+        least_ms = min(self._expected.values())
+        if 0.0 < least_ms < float("inf"):
+            for known, time_ms in self._expected.items():
+                promise = Standing.of(self._sources[known]).promise
+                self._standings[known].promise = promise * time_ms / least_ms
 
     def _search(self, place: int) -> Search:
         """The search of a subject, begun when it is first asked: a space takes a while."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.index_expr import Expr
-from mapper.ast_model.loop_nest import LoopKernel, Store, loads, walk
+from mapper.ast_model.loop_nest import LoopKernel, Store, loads, prepared, walk
+from mapper.ast_model.nodes import Program
 from mapper.constraint_rules.predicate import (
     CodeVariable,
     LocalSizeVariable,
@@ -18,6 +20,8 @@ from mapper.constraint_rules.predicate import (
     Variable,
     variables,
 )
+from mapper.cost.loop_cost import LoopCost, loop_cost
+from mapper.device_profile import DeviceProfile
 from mapper.solver.space import Space
 
 #: What a part is decided by: parts of several programs with the same are one.
@@ -30,17 +34,26 @@ class KernelPart:
 
     kernels: tuple[LoopKernel, ...]
     space: Space
+    once: frozenset[str] = frozenset()
+    """Names of the kernels that do not run with every image."""
+
+    def cost(self, device: DeviceProfile) -> LoopCost:
+        """What a run of the kernels is expected to take; where none runs each time, of all."""
+        each_time = [kernel for kernel in self.kernels if kernel.name not in self.once]
+        return loop_cost(each_time or self.kernels, device)
 
     @property
     def key(self) -> PartKey:
         """The same for two parts that have the same kernels, variables and constraints."""
         predicates = frozenset(c.predicate for c in self.space.constraints)
-        return (self.kernels, self.space.variables, predicates)
+        return (self.kernels, self.once, self.space.variables, predicates)
 
 
-def kernel_parts(kernels: Sequence[LoopKernel], space: Space) -> tuple[KernelPart, ...]:
-    """A space taken apart, in the order of the kernels; kernels without anything to decide, and
-    variables of no kernel, are with the first part."""
+def kernel_parts(program: Program, space: Space) -> tuple[KernelPart, ...]:
+    """A program's space taken apart, in the order of its kernels; kernels without anything to
+    decide, and variables of no kernel, are with the first part."""
+    kernels = elaborate(program).kernels
+    once = prepared(kernels, program.constants)
     groups = _Groups()
     declared = {variable for variable, _ in space.variables}
     for variable in declared:
@@ -52,7 +65,7 @@ def kernel_parts(kernels: Sequence[LoopKernel], space: Space) -> tuple[KernelPar
         groups.join(decided)
     roots = list(dict.fromkeys(groups.root(decided[0]) for decided in own if decided))
     if len(roots) < 2:
-        return (KernelPart(tuple(kernels), space),)
+        return (KernelPart(tuple(kernels), space, once),)
     place = {root: k for k, root in enumerate(roots)}
 
     def part_of(variable: Variable) -> int:
@@ -73,6 +86,7 @@ def kernel_parts(kernels: Sequence[LoopKernel], space: Space) -> tuple[KernelPar
                     tuple(entry for entry in space.variables if part_of(entry[0]) == k),
                     tuple(c for c, v in about if (0 if v is None else part_of(v)) == k),
                 ),
+                once & {kernel.name for kernel in mine},
             )
         )
     return tuple(parts)

@@ -32,6 +32,8 @@ _BARREN_DRAWS = 4
 #: The fastest, changed in at most so many variables; all changed ones are as many as new ones.
 _FASTEST = 4
 _MOST_FREED = 3
+#: Solutions of fewer sizes that say what a space is worth, before any is tried.
+_LOOKED_AT = 64
 #: Candidates that are chosen at once, the last by chance of the cheapest quarter.
 _BATCH = 4
 _CHANCES = 4
@@ -86,6 +88,7 @@ class PartSearch:
         watch: Callable[[], Watch] = Watch,
     ) -> None:
         self._solved: SuitedSpace | None = None
+        self._coarse: SuitedSpace | None = None
         self._space = space
         self._cost = cost
         self._random = Random(seed)
@@ -123,10 +126,11 @@ class PartSearch:
 
     @property
     def expected_ms(self) -> float:
-        """What the fastest that was drawn is expected to take by its cost, before any was timed;
-        infinite where there is none."""
-        self._fill()
-        return min((drawn.expected_ms for drawn in self._pool), default=inf)
+        """What the fastest of some solutions is expected to take by its cost, before any was timed;
+        infinite where there is none. All sizes are for who is drawn from."""
+        space, random = self._with_fewer_sizes(), Random(0)
+        drawn = (space.draw_joint(random) for _ in range(_LOOKED_AT))
+        return min((self._cost.ms(found) for found in drawn if found is not None), default=inf)
 
     def promised_ms(self, factor: float, of_all: int) -> float:
         """The time that it may be brought to in the end, with ``of_all`` candidates tried of the
@@ -193,8 +197,8 @@ class PartSearch:
         """Draw some more, if there are more."""
         if self._pool and self.latest is None:
             return
-        self._limits.started = thread_time()
         space = self._solutions()
+        self._limits.started = thread_time()
         for _ in range(_BARREN_DRAWS):
             self._draw(space, max(1, _DRAWS // (_ADDED if self.latest else 1)))
             self._change(space)
@@ -208,13 +212,19 @@ class PartSearch:
     def _solutions(self) -> SuitedSpace:
         if self._solved is None:
             try:
+                self._limits.started = thread_time()
                 self._solved = SuitedSpace(self._space, self._limits)
             except LimitError:
-                self._limits.started = thread_time()
-                self._solved = SuitedSpace(with_fewer_sizes(self._space), self._limits)
+                self._solved = self._with_fewer_sizes()
             if not self._solved.count_joint():
                 raise UnsatisfiableError("no mapping of the sketch suits the device")
         return self._solved
+
+    def _with_fewer_sizes(self) -> SuitedSpace:
+        if self._coarse is None:
+            self._limits.started = thread_time()
+            self._coarse = SuitedSpace(with_fewer_sizes(self._space), self._limits)
+        return self._coarse
 
     def _draw(self, space: SuitedSpace, count: int) -> None:
         """Random solutions, each equally likely."""

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from math import exp, inf, log
 from statistics import median
 
-from mapper.ast_model.elaborate import elaborate
 from mapper.constraint_rules.predicate import Variable
-from mapper.cost.loop_cost import loop_cost
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, NestmapError, UnsatisfiableError
 from mapper.host_plan import HostPlan
@@ -224,8 +222,8 @@ class SketchSearch:
         if form.parts:
             return form.parts
         source = form.source
-        loops = elaborate(source.subject.require_program())
-        found = kernel_parts(loops.kernels, source.space)
+        program = source.subject.require_program()
+        found = kernel_parts(program, source.space)
         searches: list[PartSearch] = []
         for number, part in enumerate(found):
             key = part.key
@@ -233,7 +231,7 @@ class SketchSearch:
                 self._parts[key] = self._part_search(form, part, number, len(found))
             searches.append(self._parts[key])
         form.kernels = tuple(frozenset(k.name for k in part.kernels) for part in found)
-        form.names = tuple(kernel.name for kernel in loops.kernels)
+        form.names = tuple(kernel.name for kernel in program.kernels)
         form.parts = tuple(searches)
         return form.parts
 
@@ -244,9 +242,7 @@ class SketchSearch:
         # takes no measurement.
         known = [assignment for assignment, _, _ in source.history] if alone else []
         seed = derived_seed(self._seed, source.program_hash, len(known) if alone else number)
-        return PartSearch(
-            part.space, loop_cost(part.kernels, self._device), seed, known, self._watch
-        )
+        return PartSearch(part.space, part.cost(self._device), seed, known, self._watch)
 
     # Candidates
 

@@ -9,12 +9,10 @@ from math import inf
 from random import Random
 from time import thread_time
 
-from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.nodes import Program
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.constraint_rules.suits.catalogue import ALL_SUITS
-from mapper.cost.loop_cost import loop_cost
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Subject, derive_space, subject_of_program, subject_of_scheduled
@@ -146,7 +144,7 @@ def _expected_ms(subject: Subject, device: DeviceProfile, known: dict[PartKey, f
     options = with_suits(subject, DEFAULT_OPTIONS)
     space = derive_space(subject, Mode.STRICT, device, options)
     total = 0.0
-    for part in kernel_parts(elaborate(program).kernels, space):
+    for part in kernel_parts(program, space):
         key = part.key
         if key not in known:
             known[key] = _least_cost(part, device)
@@ -155,7 +153,7 @@ def _expected_ms(subject: Subject, device: DeviceProfile, known: dict[PartKey, f
 
 
 def _least_cost(part: KernelPart, device: DeviceProfile) -> float:
-    cost, random = loop_cost(part.kernels, device), Random(0)
+    cost, random = part.cost(device), Random(0)
     try:
         limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
         space = SuitedSpace(part.space, Watch(limits, started=thread_time(), clock=thread_time))

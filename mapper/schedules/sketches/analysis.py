@@ -116,12 +116,9 @@ def nest_of(draft: Draft, kernel: str) -> tuple[Draft, Nest]:
     found = find_reduce("sketch", draft.program, name)
     factors = _factors(draft.program, found.node, found.site.types())
     sliding = _sliding(factors, [access for _, access in accesses])
-    # Dimensions of one element are no loops.
-    real = [k for k, (_, trip) in enumerate(factors) if trip > 1] or [len(factors) - 1]
     return draft, Nest(
-        kernel, loops, operands, name, tuple(factors[k] for k in real),
-        tuple(sliding[k] for k in real), fold_of(draft.program, found) is not None, epilogue,
-        written,
+        kernel, loops, operands, name, factors, sliding,
+        fold_of(draft.program, found) is not None, epilogue, written,
     )  # fmt: skip
 
 

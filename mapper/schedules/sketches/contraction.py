@@ -55,6 +55,8 @@ class Tiles:
     items: tuple[str, ...]
     own: tuple[str, ...]
     """A work-item's own, the map of lanes last."""
+    along: tuple[int, ...]
+    """Of each of these the map of the nest that it is a part of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Contractions:
         self._draft = draft
         self._nest = nest
         self._tiled: dict[tuple[int, bool, bool, bool], tuple[Draft, Tiles]] = {}
+        self._ready: dict[Choice, tuple[Draft, tuple[str, ...]]] = {}
         self._summed: dict[Choice, _Sums] = {}
 
     def of(self, choice: Choice) -> Draft:
@@ -104,8 +107,10 @@ class Contractions:
             self._tiled[key] = tiled(self._draft, self._nest, choice)
         return self._tiled[key]
 
-    def _sums(self, choice: Choice) -> _Sums:
-        if choice not in self._summed:
+    def _read(self, choice: Choice) -> tuple[Draft, tuple[str, ...]]:
+        """The tiles with what they read made ready, and the array of each operand."""
+        key = replace(choice, slices=False, registers=False)
+        if key not in self._ready:
             draft, tiles = self._tiles(choice)
             bases = tuple(operand.base for operand in self._nest.operands)
             if choice.packed:
@@ -114,6 +119,13 @@ class Contractions:
                 draft = halo(draft, self._nest, tiles, choice.halo)
             if choice.local:
                 draft = _dense(draft, tiles, bases)
+            self._ready[key] = draft, bases
+        return self._ready[key]
+
+    def _sums(self, choice: Choice) -> _Sums:
+        if choice not in self._summed:
+            draft, bases = self._read(choice)
+            _, tiles = self._tiles(choice)
             sum_up = summed_in_slices if choice.slices else summed
             draft, tiles, reduces = sum_up(draft, self._nest, tiles, choice.registers)
             self._summed[choice] = _Sums(draft, tiles, reduces, bases)
@@ -135,6 +147,7 @@ def summed(
         draft = draft.then("move_inside", name)
     if not nest.epilogue:
         draft = draft.then("stage_accumulator", chunks)
+        draft = _written_in_rows(draft, nest, tiles, [f"{name}_out" for name in tiles.own])
     if tiles.items:
         draft = draft.then("spread", chunks, len(tiles.items))
     if nest.epilogue:
@@ -166,9 +179,25 @@ def summed_in_slices(
     for name in reversed(items):
         draft = draft.then("move_inside", name)
     draft = draft.then("stage_accumulator", chunks).then("spread", chunks, len(items))
+    # Neighbours among the work-items, parts outermost, have neighbours of each of their sums.
+    part, lanes = len(tiles.items), len(items) + len(tiles.own) - 1
+    order = (*range(len(items), lanes), part, *range(part), lanes)
+    draft = draft.maybe("layout", f"{chunks}_parts", order)
     if not nest.epilogue:
         draft = draft.then("stage_accumulator", f"{chunks}_sum")
+        sums = [f"{chunks}_sum", *(f"{chunks}_sum_{k}" for k in range(1, len(tiles.own)))]
+        draft = _written_in_rows(draft, nest, tiles, [f"{name}_out" for name in sums])
     return draft, replace(tiles, items=items), reduces
+
+
+def _written_in_rows(draft: Draft, nest: Nest, tiles: Tiles, maps: Sequence[str]) -> Draft:
+    """The map innermost that goes along the result, of those that write a work-item's sums: then
+    neighbours are written together, also where lanes go along something else."""
+    mine = [k for k, place in enumerate(tiles.along) if place == nest.written]
+    if not mine or mine[-1] == len(maps) - 1:
+        return draft
+    order = [name for k, name in enumerate(maps) if k not in mine]
+    return draft.maybe("reorder", (*order, *(maps[k] for k in mine)))
 
 
 def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
@@ -177,6 +206,7 @@ def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
     tile: list[str] = []
     items: list[str] = []
     own: list[str] = []
+    along: list[int] = []
     lanes: list[str] = []
     in_tiles = [k for k in range(len(nest.loops)) if _is_tiled(nest, k, choice)]
     others = [k for k in in_tiles if k != choice.vector]
@@ -198,14 +228,17 @@ def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
         elif choice.apart and choice.local and place == others[-1]:
             draft, name, run = split_in_two(draft, name, f"run_{loop.name}", 0)
             own.insert(0, run)
+            along.insert(0, place)
         if choice.apart:
             draft, name, item = split_in_two(draft, name, f"items_{loop.name}", 0)
             items.insert(0, item)
         own.insert(0, name)
+        along.insert(0, place)
     order = (*outer, *tile, *items, *own, *lanes)
     if len(order) > 1:
         draft = draft.then("reorder", order)
-    return draft, Tiles((*outer, *tile), tuple(items), (*own, *lanes))
+    of_lanes = (choice.vector,) * len(lanes)
+    return draft, Tiles((*outer, *tile), tuple(items), (*own, *lanes), (*along, *of_lanes))
 
 
 def _is_tiled(nest: Nest, place: int, choice: Choice) -> bool:
@@ -258,17 +291,20 @@ def _chunked(
 def _packed(
     draft: Draft, nest: Nest, choice: Choice, tiles: Tiles
 ) -> tuple[Draft, tuple[str, ...]]:
-    """Operands that lanes go along laid out as tiles need them, lanes innermost; and the array that
-    each operand is read from then. An array that is read in two places has a copy for each.
+    """Operands laid out as tiles need them, lanes innermost, and the array that each operand is
+    read from then: the constant ones, which are packed before any run; else those that lanes go
+    along. An array that is read in two places has a copy for each.
 
     NotApplicable where there is none that can be.
     """
     before = draft
     loop = tiles.outer[-1]
     bases = [operand.base for operand in nest.operands]
+    constants = {o.base for o in nest.operands if not o.windows} & {*draft.program.constants}
     for k, operand in enumerate(nest.operands):
         lanes = operand.depends(choice.vector)
-        if operand.windows or not (lanes or choice.whole):
+        wanted = operand.base in constants if constants else lanes
+        if operand.windows or not (wanted or choice.whole):
             continue
         kernel = _free_name(draft, f"{operand.base}_packed")
         use = _use(bases, k)

@@ -258,8 +258,12 @@ def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
     packed = packed_lanes(nest, lanes) if nest.is_contraction else []
     for place in (*lanes, *packed):
         along = nest.loops[place].name
+        slides = any(o.windows and o.depends(place) for o in nest.operands)
         for choice, name, reason in _choices(place, device, windows):
             if not choice.packed and place in packed:
+                continue
+            if choice.registers and slides:
+                # Lanes of a window in registers are shifted from step to step.
                 continue
             if choice.packed and not nest.is_contraction:
                 continue

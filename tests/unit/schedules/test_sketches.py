@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -11,13 +12,14 @@ from bench.proofs.schedules.computations import arrays
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.loop_nest import Store, walk
-from mapper.ast_model.nodes import Program
+from mapper.ast_model.nodes import Map, Node, Program
 from mapper.ast_model.text_form import parse
 from mapper.ast_model.type_check import check_program
 from mapper.errors import InputError
 from mapper.profiles import load_profile
 from mapper.schedules.schedule import derived
 from mapper.schedules.sketches.derivation import sketches_of
+from mapper.schedules.tree import nodes_of
 
 WINDOWS = "map#swap(s => transpose(s), slide(kh, 1, map#cut(r => slide(kh, 1, r), {})))"
 EDGE = "pad(1, 1, 0.0, map#edge(r => pad(1, 1, 0.0, r), {}))"
@@ -147,6 +149,10 @@ def program_of(name: str) -> Program:
     sizes, inputs, kernel = PROGRAMS[name]
     lines = [f"size {s}" for s in sizes.split(", ")] + [f"input {i}" for i in inputs.split("; ")]
     return parse('program "p" {\n' + "\n".join(lines) + f"\nkernel {kernel}\n}}")
+
+
+def maps_of(body: Node) -> list[str]:
+    return [node.id for node in nodes_of(body) if isinstance(node, Map)]
 
 
 def drawn(program: Program, random: Random) -> dict[str, int] | None:
@@ -289,6 +295,28 @@ def test_steps_of_a_chunk_are_shared_out_over_some_work_items() -> None:
     }
     assert lengths["k_in_tile_tile_part"] == "4"
     assert len({name for name in found if name.startswith("blocks-sliced")}) >= 2
+
+
+def test_maps_that_go_through_all_arrays_row_after_row_are_one() -> None:
+    def along(name: str) -> set[str]:
+        found = sketches_of(program_of(name), load_profile("h200"))
+        return {name for s in found for k in s.program.kernels for name in maps_of(k.body)}
+
+    assert "plane_row_column_tile" in along("scaled volume")
+    assert any(name.startswith("row_column_tile") for name in along("pointwise NHWC"))
+    # A window is around each pixel here, and here each map goes along an array of its own.
+    assert not any(name.startswith("row_column") for name in along("convolution NHWC"))
+    assert not any(name.startswith("row_column") for name in along("product"))
+
+
+def test_what_is_constant_is_packed_and_nothing_else_then() -> None:
+    program = replace(program_of("product"), constants=("a",))
+    found = {s.name: s for s in sketches_of(program, load_profile("h200"))}
+    packed = found["blocks-local-packed-column"].program
+    assert [kernel.name for kernel in packed.kernels] == ["a_packed", "product"]
+    before = {s.name: s for s in sketches_of(program_of("product"), load_profile("h200"))}
+    packed = before["blocks-local-packed-column"].program
+    assert [kernel.name for kernel in packed.kernels] == ["b_packed", "product"]
 
 
 def test_no_number_of_slices_for_a_prime_number_of_steps() -> None:

@@ -75,7 +75,7 @@ def loops_of(subject: Subject):
 
 def drawn_by_parts(subject: Subject, space: Space, random: Random) -> dict[Variable, int] | None:
     found: dict[Variable, int] = {}
-    for part in kernel_parts(loops_of(subject), space):
+    for part in kernel_parts(subject.require_program(), space):
         own = SuitedSpace(part.space).draw_joint(random)
         if own is None:
             return None
@@ -120,11 +120,11 @@ def test_kernels_of_combinations_compute_what_numpy_does(program: Program, rando
 def test_parts_have_every_solution_of_the_whole_space_and_their_costs_add_up() -> None:
     subject = sketched_subjects(SUBJECT, POCL, [ALL_FIRST])[0]
     small = sketched_subjects(subject_of_program(TWO), POCL)[0]
-    parts = kernel_parts(loops_of(small), space_of(small))
+    parts = kernel_parts(small.require_program(), space_of(small))
     assert len(parts) == 2
     whole = SuitedSpace(space_of(small)).count_joint()
     assert prod(SuitedSpace(part.space).count_joint() for part in parts) == whole > 1
-    parts = kernel_parts(loops_of(subject), space_of(subject))
+    parts = kernel_parts(subject.require_program(), space_of(subject))
     assert [[k.name for k in part.kernels] for part in parts] == [
         ["largest"], ["powers"], ["totals"], ["softmax"]
     ]  # fmt: skip
@@ -136,7 +136,9 @@ def test_parts_have_every_solution_of_the_whole_space_and_their_costs_add_up() -
 def test_kernels_that_share_a_size_or_a_constraint_are_one_part() -> None:
     (subject,) = sketched_subjects(SUBJECT, POCL, ["totals-sums-over-groups"])
     space = space_of(subject)
-    names = [[k.name for k in part.kernels] for part in kernel_parts(loops_of(subject), space)]
+    names = [
+        [k.name for k in part.kernels] for part in kernel_parts(subject.require_program(), space)
+    ]
     assert names == [["largest"], ["powers"], ["totals_parts", "totals"], ["softmax"]]
     one, other = (
         next(v for v, _ in space.variables if isinstance(v, ParameterVariable) and part in v.name)
@@ -145,7 +147,7 @@ def test_kernels_that_share_a_size_or_a_constraint_are_one_part() -> None:
     either = any_of(member(one, [1]), member(other, [1]))
     tied = replace(space.constraints[0], predicate=either)
     joined = Space(space.variables, (*space.constraints, tied))
-    parts = kernel_parts(loops_of(subject), joined)
+    parts = kernel_parts(subject.require_program(), joined)
     assert [[k.name for k in part.kernels] for part in parts] == [
         ["largest"], ["powers", "softmax"], ["totals_parts", "totals"]
     ]  # fmt: skip
@@ -196,7 +198,7 @@ def test_the_best_of_each_kernel_comes_first_and_no_more_than_some_combinations(
 
 def cheapest(subject: Subject) -> float:
     total = 0.0
-    for part in kernel_parts(loops_of(subject), space_of(subject)):
+    for part in kernel_parts(subject.require_program(), space_of(subject)):
         space, random = SuitedSpace(part.space), Random(0)
         drawn = (space.draw_joint(random) for _ in range(32))
         total += min(CoreCost(part.kernels, POCL).ms(found) for found in drawn if found)
@@ -250,8 +252,8 @@ COSTS: dict[LoopKernel, CoreCost] = {}
 
 def parts_of(candidate: Candidate) -> tuple[KernelPart, ...]:
     if candidate.variant not in PARTS:
-        loops = loops_of(candidate.subject)
-        PARTS[candidate.variant] = kernel_parts(loops, candidate_space(candidate))
+        program = candidate.subject.require_program()
+        PARTS[candidate.variant] = kernel_parts(program, candidate_space(candidate))
     return PARTS[candidate.variant]
 
 
@@ -311,7 +313,7 @@ def test_where_launches_are_not_timed_sums_tell_what_a_change_brought() -> None:
 
 def test_what_failed_beside_others_has_one_more_chance() -> None:
     subject = sketched_subjects(subject_of_program(TWO), POCL)[0]
-    part = kernel_parts(loops_of(subject), space_of(subject))[0]
+    part = kernel_parts(subject.require_program(), space_of(subject))[0]
     search = PartSearch(part.space, CoreCost(part.kernels, POCL), 1)
     first = search.next()
     assert first is not None

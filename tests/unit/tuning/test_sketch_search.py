@@ -182,7 +182,7 @@ def test_a_sketch_that_takes_long_to_solve_is_left_out_and_the_program_as_it_is_
     result = tune(SKETCHES, NullDevice(POCL), store, budget=Budget(candidates=1))
     assert result.state.tried == 1
     assert {e.subject.variant for e in result.front} == {""}
-    assert any("tile-column" in text and "time limit" in text for text in result.refused)
+    assert any("tile-packed-column" in text and "time limit" in text for text in result.refused)
 
 
 def chain(kernels: int, name: str = "k{}", loop: str = "c") -> Subject:
