@@ -75,7 +75,7 @@ _LEAN_WITHIN = 4.0
 _LEAST_MS = 1e-6
 #: Sketches that are weighed by what their loops are expected to take, one every so many turns.
 _WEIGHED = 12
-_WEIGHED_EVERY = 2
+_WEIGHED_EVERY = 4
 
 
 @dataclass(slots=True)

@@ -32,8 +32,10 @@ _BARREN_DRAWS = 4
 #: The fastest, changed in at most so many variables; all changed ones are as many as new ones.
 _FASTEST = 4
 _MOST_FREED = 3
-#: Solutions of fewer sizes that say what a space is worth, before any is tried.
+#: Solutions of fewer sizes that say what a space is worth, before any is tried; so many are tried
+#: before a space with all sizes is solved.
 _LOOKED_AT = 64
+_TRIED_OF_FEWER = 16
 #: Candidates that are chosen at once, the last by chance of the cheapest quarter.
 _BATCH = 4
 _CHANCES = 4
@@ -88,7 +90,7 @@ class PartSearch:
         watch: Callable[[], Watch] = Watch,
     ) -> None:
         self._solved: SuitedSpace | None = None
-        self._coarse: SuitedSpace | None = None
+        self._is_coarse = True
         self._space = space
         self._cost = cost
         self._random = Random(seed)
@@ -126,9 +128,9 @@ class PartSearch:
 
     @property
     def expected_ms(self) -> float:
-        """What the fastest of some solutions is expected to take by its cost, before any was timed;
-        infinite where there is none. All sizes are for who is drawn from."""
-        space, random = self._with_fewer_sizes(), Random(0)
+        """What the fastest of some solutions is expected to take by its cost, before any was
+        timed; infinite where there is none."""
+        space, random = self._solutions(), Random(0)
         drawn = (space.draw_joint(random) for _ in range(_LOOKED_AT))
         return min((self._cost.ms(found) for found in drawn if found is not None), default=inf)
 
@@ -197,34 +199,50 @@ class PartSearch:
         """Draw some more, if there are more."""
         if self._pool and self.latest is None:
             return
-        space = self._solutions()
-        self._limits.started = thread_time()
-        for _ in range(_BARREN_DRAWS):
-            self._draw(space, max(1, _DRAWS // (_ADDED if self.latest else 1)))
-            self._change(space)
-            if self._pool:
-                break
+        while True:
+            space, coarse = self._solutions(), self._is_coarse
+            self._limits.started = thread_time()
+            for _ in range(_BARREN_DRAWS):
+                self._draw(space, max(1, _DRAWS // (_ADDED if self.latest else 1)))
+                self._change(space)
+                if self._pool:
+                    return
+            if not coarse:
+                return
+            self._refine()
 
     def _is_cancelled(self) -> bool:
         cancelled = self._watch().cancelled
         return cancelled is not None and cancelled()
 
     def _solutions(self) -> SuitedSpace:
+        """The space with fewer sizes at first: one with all of them takes seconds to be solved,
+        and few sketches are worth it."""
         if self._solved is None:
-            try:
-                self._limits.started = thread_time()
-                self._solved = SuitedSpace(self._space, self._limits)
-            except LimitError:
-                self._solved = self._with_fewer_sizes()
-            if not self._solved.count_joint():
-                raise UnsatisfiableError("no mapping of the sketch suits the device")
+            self._limits.started = thread_time()
+            self._solved = SuitedSpace(with_fewer_sizes(self._space), self._limits)
+        if self._is_coarse and (self.tried >= _TRIED_OF_FEWER or not self._solved.count_joint()):
+            self._refine()
+        if not self._solved.count_joint():
+            raise UnsatisfiableError("no mapping of the sketch suits the device")
         return self._solved
 
-    def _with_fewer_sizes(self) -> SuitedSpace:
-        if self._coarse is None:
-            self._limits.started = thread_time()
-            self._coarse = SuitedSpace(with_fewer_sizes(self._space), self._limits)
-        return self._coarse
+    def _refine(self) -> None:
+        """Go on in the space with all sizes; where it is too large, in the one with fewer."""
+        self._is_coarse = False
+        self._limits.started = thread_time()
+        try:
+            space = SuitedSpace(self._space, self._limits)
+        except LimitError:
+            return
+        self._solved = space
+        # What was drawn may be drawn again; what was timed is gone on from.
+        self._keys -= {drawn.key for drawn in self._pool}
+        self._pool.clear()
+        for timed in self._timed.values():
+            point = space.point_of(timed.drawn.point.assignment)
+            if point is not None:
+                timed.drawn = replace(timed.drawn, point=point)
 
     def _draw(self, space: SuitedSpace, count: int) -> None:
         """Random solutions, each equally likely."""

@@ -41,6 +41,8 @@ _SOURCE = Provenance("what is left of the constraints", "")
 # Solutions that show which demands can be met, and how many choices of classes are remembered.
 _SHOWN = 1 << 10
 _KEPT = 64
+# Choices of a block's codes that are listed to find one.
+_LISTED = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,21 @@ class SuitedSpace:
             return None
         values = self._values.at_rank(random.randrange(total))
         return Point(self._with_codes(values, random), values)
+
+    def point_of(self, assignment: Mapping[Variable, int]) -> Point | None:
+        """A solution of a space within this one, to be gone on from; None where its codes are too
+        many to be looked for."""
+        values = {name: assignment[name] for name in self._domains}
+        for name, block in zip(self._classes, self._blocks, strict=True):
+            codes = {code: assignment[code] for code in block.codes}
+            if sum(one.paths for one in block.classes) > _LISTED:
+                return None
+            mine = (k for k, one in enumerate(block.classes) if codes in block.all_of(one))
+            place = next(mine, None)
+            if place is None:
+                return None
+            values[name] = place
+        return Point(assignment, values)
 
     @property
     def steps(self) -> tuple[Variable, ...]:

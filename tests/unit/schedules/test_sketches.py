@@ -152,7 +152,7 @@ def program_of(name: str) -> Program:
 
 
 def maps_of(body: Node) -> list[str]:
-    return [node.id for node in nodes_of(body) if isinstance(node, Map)]
+    return [str(node.id) for node in nodes_of(body) if isinstance(node, Map)]
 
 
 def drawn(program: Program, random: Random) -> dict[str, int] | None:

@@ -11,6 +11,7 @@ from mapper.pipeline import derive_space
 from mapper.profiles import load_profile
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.space import Space, check
+from nestmap.tuning.part_search import with_fewer_sizes
 from nestmap.tuning.sketch_subjects import sketched_subjects, with_suits
 from tests.unit.tuning.test_sketch_search import PRODUCT
 
@@ -57,3 +58,19 @@ def test_where_nothing_else_fits_there_is_no_step() -> None:
     point = solved.draw_point(random)
     assert point is not None
     assert solved.near(point, (), random) is None
+
+
+def test_a_solution_of_a_part_of_the_space_is_gone_on_from() -> None:
+    space = space_of("tile-packed-column")
+    whole, part, random = SuitedSpace(space), SuitedSpace(with_fewer_sizes(space)), Random(5)
+    moved = 0
+    for _ in range(20):
+        drawn = part.draw_joint(random)
+        assert drawn is not None
+        point = whole.point_of(drawn)
+        assert point is not None and point.assignment == drawn
+        other = whole.near(point, random.sample(whole.steps, 2), random)
+        if other is not None:
+            moved += other.assignment != drawn
+            assert not check(space, other.assignment)
+    assert moved > 5

@@ -153,8 +153,9 @@ def test_one_seed_gives_one_order_and_no_candidate_twice() -> None:
 
 def test_a_slow_sketch_is_left_for_the_others() -> None:
     fastest = asked(1, 1)[0].variant
-    after = [c.variant for c in asked(1, 8, slow=fastest)]
-    assert after.count(fastest) < 4
+    # The first is tried alone until others are weighed.
+    after = [c.variant for c in asked(1, 12, slow=fastest)]
+    assert after[4:].count(fastest) < 3
 
 
 def test_a_bound_on_memory_leaves_packing_out() -> None:
