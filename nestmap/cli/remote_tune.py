@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
+from mapper.ast_model.bounded_json import loads_bounded
 from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.errors import DeviceError, NestmapError, Problem
 from mapper.pipeline import Subject, derive_space
@@ -123,7 +123,7 @@ def limits_of_board(board: DeviceDocument) -> DeviceProfile:
     stated = board["facts"].get("profile")
     if stated is None:
         return load_profile(DEFAULT_DEVICE)
-    return profile_from_json(json.loads(stated) if isinstance(stated, str) else stated)
+    return profile_from_json(loads_bounded(stated) if isinstance(stated, str) else stated)
 
 
 class _Watched:

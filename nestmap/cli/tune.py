@@ -174,18 +174,19 @@ def tune(
                 if first.layer is not None
                 else sketched_subjects(first, limits_of_board(board), variant)
             )
+            _refuse_names_of_one(subjects, wanted_of_all)
             wanted = RemoteRun(
-                first,
-                first.layer is not None or bool(variant or where),
-                _each_stated(subjects, wanted_of_all),
-                device,
-                stand_in or (),
-                budget,
-                seed,
-                strategy,
-                bool(transfer),
-                detach,
-                wanted_of_all,
+                first=first,
+                named=first.layer is not None or bool(variant or where),
+                subjects=subjects,
+                device=device,
+                stand_ins=stand_in or (),
+                budget=budget,
+                seed=seed,
+                strategy=strategy,
+                transfer=bool(transfer),
+                detach=detach,
+                stated=wanted_of_all,
             )
             result, run = tune_there(service, wanted, ProgressDisplay(terminal, budget))
         if result is None:
@@ -204,7 +205,7 @@ def tune(
             if first.layer is not None
             else sketched_subjects(first, opened.profile(), variant)
         )
-        subjects = _each_stated(subjects, wanted_of_all)
+        _refuse_names_of_one(subjects, wanted_of_all)
         layer = subjects[0].layer
         wanted = baselines and not is_null(spec) and layer is not None
         # Tiles and sketches are drawn from what is known of them; models learn where asked to.
@@ -304,14 +305,13 @@ def _write_result(
         raise typer.Exit(ExitCode.NEGATIVE)
 
 
-def _each_stated(subjects: tuple[Subject, ...], stated: Stated) -> tuple[Subject, ...]:
-    """The subjects; InputError where there are several, and one's names are spoken of."""
+def _refuse_names_of_one(subjects: tuple[Subject, ...], stated: Stated) -> None:
+    """InputError where there are several subjects, and one's names are spoken of."""
     if stated.where and len(subjects) > 1:
         names = ", ".join(subject.variant for subject in subjects if subject.variant)
         raise InputError(
             Problem("--where", "speaks of the names of one variant", names, "one --variant")
         )
-    return subjects
 
 
 def _has_own_search(subject: Subject) -> bool:

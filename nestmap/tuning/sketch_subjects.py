@@ -17,7 +17,7 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import Subject, derive_space, subject_of_program, subject_of_scheduled
 from mapper.schedules.scheduled import Scheduled
-from mapper.schedules.sketches.derivation import AS_IS, Combination, Combinations, sketches_of
+from mapper.schedules.sketches.derivation import AS_IS, Combination, Combinations
 from mapper.schedules.sketches.draft import Sketch
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
@@ -67,10 +67,10 @@ def sketched_subjects(
     program = subject.program
     combinations = _combinations(program, device)
     if names:
-        wanted = dict.fromkeys(names)
-        chosen = {name: combinations.named(name) for name in wanted}
+        chosen = {name: combinations.named(name) for name in names}
         if wrong := [name for name, found in chosen.items() if found is None and name != AS_IS]:
-            known = [sketch.name for sketch in sketches_of(program, device)]
+            choices = combinations.neighbours(combinations.first)
+            known = [AS_IS, *(combinations.name(choice) for choice in choices)]
             several = " or several of them, joined by +" if len(combinations.options) > 1 else ""
             raise InputError(
                 Problem("variant", "the program has no sketch of this name on the device",
