@@ -94,7 +94,7 @@ class Contractions:
             draft = draft.maybe("nest", sums.tiles.items)
         rest = sums.reduces[-1]
         if choice.registers:
-            draft, rest = _in_registers(draft, self._nest, sums)
+            draft, rest = _in_registers(draft, self._nest, sums, choice)
         if choice.local:
             buffers = f"prefetch_{self._nest.kernel}"
             draft = draft.maybe("prefetch", sums.chunks, buffers=buffers)
@@ -378,17 +378,17 @@ def _staged(draft: Draft, nest: Nest, sums: _Sums) -> Draft:
     return draft
 
 
-def _in_registers(draft: Draft, nest: Nest, sums: _Sums) -> tuple[Draft, str]:
-    """What a chunk's step reads of each operand in registers, for all places of a window; and the
-    name of that step's reduce."""
+def _in_registers(draft: Draft, nest: Nest, sums: _Sums, choice: Choice) -> tuple[Draft, str]:
+    """What a chunk's step reads of each operand in registers, for all places of a window, as the
+    lanes need it; and the name of that step's reduce."""
     step, *windows = sums.reduces[-len(nest.factors) :]
     item = sums.tiles.items[-1]
     for k, operand in enumerate(nest.operands):
         base = f"{sums.bases[k]}_local"
         draft = draft.maybe("overlap", item, base).maybe("overlap", step, base)
-        own = f"own_{operand.base}_{k + 1}"
-        apart = not operand.windows
-        draft = draft.then("stage", step, base, "private", vector=own, apart=apart)
+        apart = operand.depends(choice.vector)
+        lanes = nest.loops[choice.vector].name if apart else f"{operand.base}_{k + 1}"
+        draft = draft.then("stage", step, base, "private", vector=f"lanes_{lanes}", apart=apart)
     for _ in windows[1:]:
         draft = draft.then("flatten_reduces", windows[0])
     return draft, step
