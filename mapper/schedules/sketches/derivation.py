@@ -361,9 +361,12 @@ def _parts_tiled(draft: Draft, nest: Nest, device: DeviceProfile) -> Draft:
 
 
 def _plain(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
-    lanes = lanes_of_nest(nest)
-    if len(nest.loops) > 1 and len(lanes) > 1:
-        pair = (min(lanes[:2]), max(lanes[:2]))
+    first, *others = lanes_of_nest(nest)
+    # What does not go along the first (a number for each row) is read once for all lanes.
+    turned = [k for k in others if any(o.contiguous(k) and o.depends(first) for o in nest.operands)]
+    lanes = [first, *turned]
+    if len(lanes) > 1:
+        pair = (min(lanes), max(lanes))
         if not device.is_processor:
             yield Structure(
                 "transposed-local",

@@ -91,6 +91,10 @@ PROGRAMS = {
         "M = 6, N = 8", "a : [[float]N]M", 
         "moved = map#row(r => map#column(x => mul(x, 2.0), r), a)",
     ),
+    "scaled rows": (
+        "M = 6, N = 8", "a : [[float]N]M; b : [float]M",
+        "scaled = map#row(r => map#column(x => mul(x, r.1), r.0), zip(a, b))",
+    ),
     "stencil": (
         "H = 7, W = 9, kh = 3", "a : [[float]W]H",
         f"one = map#row(line => join(map#column(win => {SUM.format('join(win)')}, line)), "
@@ -307,6 +311,14 @@ def test_maps_that_go_through_all_arrays_row_after_row_are_one() -> None:
     # A window is around each pixel here, and here each map goes along an array of its own.
     assert not any(name.startswith("row_column") for name in along("convolution NHWC"))
     assert not any(name.startswith("row_column") for name in along("product"))
+
+
+def test_a_number_for_each_row_is_no_reason_to_turn_tiles() -> None:
+    for device in DEVICES:
+        names = {s.name for s in sketches_of(program_of("scaled rows"), load_profile(device))}
+        assert names == {"as-is", "vectors-column"}
+        turned = {s.name for s in sketches_of(program_of("transposition"), load_profile(device))}
+        assert "tiles" in turned
 
 
 def test_what_is_constant_is_packed_and_nothing_else_then() -> None:
