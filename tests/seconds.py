@@ -1,7 +1,7 @@
 """Which tests take long, from a run that was recorded.
 
-Their modules run first, so that the processes end together. `--quick` leaves the modules out. Of
-the tests themselves, `make test` runs one in some, others from commit to commit, so that it ends in
+Their modules run first, so that the processes end together. `--quick` leaves both out. Of the tests
+themselves, `make test` runs one in some, others from commit to commit, so that it ends in
 ten minutes on two cores; `make campaigns` runs all of them, and so does a run that names files.
 """
 
@@ -24,7 +24,7 @@ FILE = Path(__file__).with_suffix(".txt")
 ONE_IN = 6
 #: From which on a test is long, and its module.
 LONG_TEST_S = 0.5
-LONG_MODULE_S = 3
+LONG_MODULE_S = 2
 _HEAD = """\
 # Seconds that test functions take with all their cases, and how many those are; only functions
 # of half a second and more. Written by `pytest -n 2 --every --record-seconds`.
@@ -92,6 +92,7 @@ def is_quick(item: pytest.Item) -> bool:
     return (
         item.nodeid.startswith("tests/unit/")
         and module_of(item.nodeid) not in seconds_of_modules()
+        and not is_long(item)
         and not any(item.iter_markers("kernels"))
         and not any(item.iter_markers("needs"))
     )
