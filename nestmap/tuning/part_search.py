@@ -103,6 +103,7 @@ class PartSearch:
         self._pool: list[Drawn] = []
         self._waiting: list[Drawn] = []
         self._timed: dict[Key, _Timed] = {}
+        self._former: set[Key] = set()
         self._doubted: set[Key] = set()
         self.tried = 0
         self.latest: Drawn | None = None
@@ -130,9 +131,7 @@ class PartSearch:
     def expected_ms(self) -> float:
         """What the fastest of some solutions is expected to take by its cost, before any was
         timed; infinite where there is none."""
-        space, random = self._solutions(), Random(0)
-        drawn = (space.draw_joint(random) for _ in range(_LOOKED_AT))
-        return min((self._cost.ms(found) for found in drawn if found is not None), default=inf)
+        return cheapest_ms(self._solutions(), self._cost, _LOOKED_AT)
 
     def promised_ms(self, factor: float, of_all: int) -> float:
         """The time that it may be brought to in the end, with ``of_all`` candidates tried of the
@@ -236,13 +235,10 @@ class PartSearch:
         except LimitError:
             return
         self._solved = space
-        # What was drawn may be drawn again; what was timed is gone on from.
+        # What was drawn may be drawn again; what was given may still be told of.
         self._keys -= {drawn.key for drawn in self._pool}
         self._pool.clear()
-        for timed in self._timed.values():
-            point = space.point_of(timed.drawn.point.assignment)
-            if point is not None:
-                timed.drawn = replace(timed.drawn, point=point)
+        self._former = set(self._keys)
 
     def _draw(self, space: SuitedSpace, count: int) -> None:
         """Random solutions, each equally likely."""
@@ -254,11 +250,26 @@ class PartSearch:
         """Solutions that differ in little from the fastest ones; they are expected to be as much
         faster than they cost as these were."""
         for timed in sorted(self._timed.values(), key=_order)[:_FASTEST]:
+            point = self._point_in(space, timed)
+            if point is None:
+                continue
             factor = timed.time_ms / timed.drawn.cost_ms
             for _ in range(max(1, _DRAWS // _ADDED // _FASTEST)):
                 number = self._random.randint(1, min(_MOST_FREED, len(space.steps)))
                 freed = self._random.sample(space.steps, number)
-                self._add(space.near(timed.drawn.point, freed, self._random), factor)
+                self._add(space.near(point, freed, self._random), factor)
+
+    def _point_in(self, space: SuitedSpace, timed: _Timed) -> Point | None:
+        """Where a solution is in the space, if it can be gone on from: it may have been given in
+        the one with fewer sizes, whose classes of codes are others."""
+        drawn = timed.drawn
+        if drawn.key not in self._former:
+            return drawn.point
+        point = space.point_of(drawn.point.assignment)
+        if point is not None:
+            self._former.discard(drawn.key)
+            timed.drawn = replace(drawn, point=point)
+        return point
 
     def _add(self, point: Point | None, factor: float) -> None:
         if point is None or (key := self._key(point.assignment)) in self._keys:
@@ -269,6 +280,13 @@ class PartSearch:
 
     def _key(self, assignment: Mapping[Variable, int]) -> Key:
         return tuple(assignment[name] for name in self._names)
+
+
+def cheapest_ms(space: SuitedSpace, cost: LoopCost, draws: int) -> float:
+    """What the cheapest of so many random solutions costs; infinite where there is none."""
+    random = Random(0)
+    drawn = (space.draw_joint(random) for _ in range(draws))
+    return min((cost.ms(found) for found in drawn if found is not None), default=inf)
 
 
 def with_fewer_sizes(space: Space) -> Space:

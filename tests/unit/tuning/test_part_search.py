@@ -19,7 +19,7 @@ from mapper.solver.space import Space, check
 from mapper.tuning_space.where import with_where
 from nestmap.tuning import part_search
 from nestmap.tuning.kernel_parts import KernelPart, kernel_parts
-from nestmap.tuning.part_search import PartSearch, with_fewer_sizes
+from nestmap.tuning.part_search import Drawn, PartSearch, with_fewer_sizes
 from nestmap.tuning.sketch_subjects import sketched_subjects, with_suits
 
 POCL = load_profile("pocl")
@@ -63,6 +63,23 @@ def test_all_sizes_are_tried_after_some_of_fewer_and_nothing_twice() -> None:
         search.tell(drawn, 1.0 + 1.0 / (1 + number))
     assert set(tried[:12]) <= few
     assert set(tried) - few
+
+
+@pytest.mark.parametrize("sketch", ["tile-packed-column", "blocks-column"])
+def test_what_is_told_of_after_all_sizes_are_solved_is_gone_on_from(sketch: str) -> None:
+    part = part_of(sketch)
+    search = PartSearch(part.space, part.cost(POCL), 3)
+    given: list[Drawn] = []
+    for _ in range(24):
+        drawn = search.next()
+        assert drawn is not None
+        given.append(drawn)
+    for number, drawn in enumerate(given):
+        search.tell(drawn, 1.0 + number)
+    for _ in range(60):
+        drawn = search.next()
+        assert drawn is not None and not check(part.space, drawn.point.assignment)
+        search.tell(drawn, 100.0)
 
 
 def test_sizes_that_are_pinned_beside_the_fewer_are_found() -> None:
