@@ -91,7 +91,7 @@ class Standing:
     def of(cls, sources: Sequence[Source]) -> Standing:
         """The standing that earlier runs leave, of sources that have one search."""
         history = [past for source in sources for past in source.history]
-        standing = cls(min(source.promise for source in sources), asked=len(history))
+        standing = cls(_promise_of(sources), asked=len(history))
         for _, outcome, memory_bytes in history:
             standing.add(outcome, memory_bytes)
         return standing
@@ -112,6 +112,11 @@ class Standing:
         known_ms = best_ms if best_ms < float("inf") else 1.0
         hoped_ms = self.promise * known_ms * (1 + self.asked) ** 0.5
         return hoped_ms * progress_share(self.asked, of_all)
+
+
+def _promise_of(sources: Sequence[Source]) -> float:
+    """Of sources that have one search: of the best of them."""
+    return min(source.promise for source in sources)
 
 
 class Search(Protocol):
@@ -189,16 +194,18 @@ class GuidedStrategy:
     def ask(self) -> Candidate | None:
         """The next candidate; None when no subject has more."""
         while True:
-            while self._to_weigh and self._turn >= _WEIGHED_EVERY * len(self._expected):
-                self._weigh(self._to_weigh.pop(0))
-            left = [place for place in range(len(self._sources)) if not self._is_exhausted(place)]
-            known = [place for place in left if place not in self._to_weigh]
-            if not left:
-                return None
-            if not known:
+            left = [
+                place
+                for place in range(len(self._sources))
+                if place not in self._to_weigh and not self._is_exhausted(place)
+            ]
+            due = self._turn >= _WEIGHED_EVERY * len(self._expected)
+            if self._to_weigh and (due or not left):
                 self._weigh(self._to_weigh.pop(0))
                 continue
-            place = self._whose_turn(known)
+            if not left:
+                return None
+            place = self._whose_turn(left)
             candidate = self._search(place).next()
             if candidate is not None:
                 self._turn += 1
@@ -214,7 +221,7 @@ class GuidedStrategy:
         least_ms = min(self._expected.values())
         if 0.0 < least_ms < float("inf"):
             for known, time_ms in self._expected.items():
-                promise = Standing.of(self._sources[known]).promise
+                promise = _promise_of(self._sources[known])
                 self._standings[known].promise = promise * time_ms / least_ms
 
     def _search(self, place: int) -> Search:

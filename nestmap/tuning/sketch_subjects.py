@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import inf
-from random import Random
 from time import thread_time
 
 from mapper.ast_model.nodes import Program
@@ -22,6 +21,7 @@ from mapper.schedules.sketches.draft import Sketch
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
 from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
+from nestmap.tuning.part_search import cheapest_ms
 
 #: By how much the best of a sketch is likely to be slower than that of the one before it, which
 #: its maker holds to be better.
@@ -153,12 +153,10 @@ def _expected_ms(subject: Subject, device: DeviceProfile, known: dict[PartKey, f
 
 
 def _least_cost(part: KernelPart, device: DeviceProfile) -> float:
-    cost, random = part.cost(device), Random(0)
     try:
         limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
         space = SuitedSpace(part.space, Watch(limits, started=thread_time(), clock=thread_time))
-        drawn = (space.draw_joint(random) for _ in range(_LOOKED_AT))
-        return min((cost.ms(found) for found in drawn if found is not None), default=inf)
+        return cheapest_ms(space, part.cost(device), _LOOKED_AT)
     except LimitError:
         return inf
 

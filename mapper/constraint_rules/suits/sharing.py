@@ -131,26 +131,27 @@ def _copies_shared_out(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Fi
         loops, start = copy.loops, scopes.get(copy.target.name)
         if copy.target.memory is not Memory.LOCAL or start is None or len(loops) == start:
             continue
-        several = len(loops) > start + 1
-        ways = [shared_out(loops, _PARALLEL, _LAST_LEVELS, start)]
-        if several:
-            ways.append(_many_at_a_time(kernel.name, loops, start + 1))
-        if several and loops[-1].map_id is not None:
-            scalars = loops[:-1]
-            of_vectors = [shared_out(scalars, _PARALLEL, _LAST_LEVELS, start)]
-            if len(scalars) > start + 1:
-                of_vectors.append(_many_at_a_time(kernel.name, scalars, start + 1))
-            ways.append(all_of(has_code(map_id(loops[-1]), _VECTORS), any_of(*of_vectors)))
-        yield Finding(copy.target.name, any_of(*ways), map_ids(loops), copy.target.name)
+        shared = _shared_by_many(kernel.name, loops, start)
+        if len(loops) > start + 1 and loops[-1].map_id is not None:
+            vectors = has_code(map_id(loops[-1]), _VECTORS)
+            shared = any_of(
+                shared, all_of(vectors, _shared_by_many(kernel.name, loops[:-1], start))
+            )
+        yield Finding(copy.target.name, shared, map_ids(loops), copy.target.name)
 
 
-def _many_at_a_time(kernel: str, loops: tuple[Loop, ...], start: int) -> Predicate:
-    """All maps from ``start`` on go over the work-items, and keep at least half of them busy."""
+def _shared_by_many(kernel: str, loops: tuple[Loop, ...], start: int) -> Predicate:
+    """All maps from ``start`` on go over the work-items; or all but the first, if they keep at
+    least half of the work-items busy."""
+    whole = shared_out(loops, _PARALLEL, _LAST_LEVELS, start)
+    inside = loops[start + 1 :]
+    if not inside:
+        return whole
     together = const(1)
-    for loop in loops[start:]:
+    for loop in inside:
         together *= loop.trip
     busy = compare(Relation.LE, LocalSizeVariable(kernel, 0), term_of(2 * together, {}))
-    return all_of(shared_out(loops, _PARALLEL, _LAST_LEVELS, start), busy)
+    return any_of(whole, all_of(shared_out(loops, _PARALLEL, _LAST_LEVELS, start + 1), busy))
 
 
 def _lone_items(kernel: LoopKernel, device: DeviceProfile) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mapper.ast_model.builders import said_name
 from mapper.ast_model.elaborator import Elaborator
-from mapper.ast_model.index_expr import Expr, Symbol, symbol, the_symbol
+from mapper.ast_model.index_expr import Expr, Symbol, atom_expr, symbol, the_symbol
 from mapper.ast_model.loop_nest import Load
 from mapper.ast_model.nodes import Join, Kernel, Let, Map, Node, Program, Reduce, Ref, Zip
 from mapper.ast_model.type_check import infer_part
@@ -99,16 +99,17 @@ def nest_of(draft: Draft, kernel: str) -> tuple[Draft, Nest]:
 
     Maps that go through all arrays as one map would are one (``flatten``).
     """
-    draft, loops, body = _nested(draft, kernel)
-    while (outer := _as_one(draft.program, kernel, loops)) is not None:
-        flat = draft.maybe("flatten", outer)
+    while True:
+        draft, loops, body = _nested(draft, kernel)
+        accesses = _accesses(draft.program, loops)
+        result = _result(draft.program, _kernel(draft.program, kernel))
+        outer = _as_one(draft.program, loops, [access for _, access in accesses], result)
+        flat = draft if outer is None else draft.maybe("flatten", outer)
         if flat is draft:
             break
-        draft, loops, body = _nested(flat, kernel)
+        draft = flat
     reduced, epilogue = _reduce_in(body)
-    accesses = _accesses(draft.program, loops)
     operands = tuple(_operand(base, access, len(loops)) for base, access in accesses)
-    result = _result(draft.program, _kernel(draft.program, kernel))
     written = _written(result, len(loops))
     if reduced is None:
         return draft, Nest(kernel, loops, operands, "", (), (), False, False, written)
@@ -130,10 +131,13 @@ def _nested(draft: Draft, kernel: str) -> tuple[Draft, tuple[Loop, ...], Node]:
     return draft, loops, body
 
 
-def _as_one(program: Program, kernel: str, loops: tuple[Loop, ...]) -> str | None:
+def _as_one(
+    program: Program,
+    loops: tuple[Loop, ...],
+    accesses: list[Access],
+    result: list[list[int]] | None,
+) -> str | None:
     """The first map that goes, with the one in it, through all arrays row after row."""
-    accesses = [access for _, access in _accesses(program, loops)]
-    result = _result(program, _kernel(program, kernel))
     if result is None or not accesses:
         return None
     for k in range(len(loops) - 1):
@@ -162,9 +166,7 @@ def _goes_on(program: Program, access: Access, k: int) -> bool:
     if len(places[0]) != 1 or places[1] != [places[0][0] + 1]:
         return False
     (first,), (second,) = places
-    plain = [access.indices[first], access.indices[second]] == [
-        Expr((((variable,), 1),)) for variable in both
-    ]
+    plain = [access.indices[first], access.indices[second]] == [atom_expr(v) for v in both]
     extent = both[1].extent
     assert extent is not None
     return plain and lengths(program, extent) == lengths(program, access.shape[second])

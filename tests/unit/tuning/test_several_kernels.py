@@ -45,6 +45,7 @@ from tests.effort import cases
 from tests.kernels import run_once
 from tests.several_kernels import SOFTMAX, programs
 from tests.unit.tuning.fakes import timed
+from tests.unit.tuning.test_sketch_search import chain
 from worker.devices.null import NullDevice
 
 POCL = load_profile("pocl")
@@ -177,20 +178,9 @@ def test_a_combination_is_named_by_what_is_not_first_and_found_by_its_name() -> 
     assert "joined by +" in refused.value.problems[0].allowed
 
 
-def chain(kernels: int) -> Program:
-    """Sums of rows, each of a matrix of its own and what was summed before."""
-    lines = ["size M = 16", "size N = 64", "input a0 : [[float]N]M"]
-    for number in range(kernels):
-        name = f"sums_of_the_rows_of_matrix_{number}"
-        lines.append(
-            f"kernel {name} = join(map#row{number}(r => reduce((acc, v) => add(acc, v), 0.0, r), "
-            "a0))"
-        )
-    return parse('program "chain" {\n' + "\n".join(lines) + "\n}")
-
-
 def test_every_combination_has_a_name_that_the_store_takes_and_that_says_it() -> None:
-    combinations = Combinations(chain(3), POCL)
+    program = chain(3, "product_of_long_name_{}").require_program()
+    combinations = Combinations(program, POCL)
     choices = list(product(*(range(len(names)) for _, names in combinations.options)))
     names = [combinations.name(choice) for choice in choices]
     assert len(set(names)) == len(names) and max(map(len, names)) <= 64
