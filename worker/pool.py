@@ -6,6 +6,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ from worker.measuring.settings import (
     Protocol,
     Tolerance,
 )
+from worker.measuring.turns import beside
 from worker.measuring.workloads import Workloads
 
 #: A child that fails so often in a row is not used any more.
@@ -47,9 +49,10 @@ class Pool:
     """Measures candidates with ``size`` children; a :class:`MeasuringDevice`.
 
     Children are started side by side when the device is first used, and the first that opens it
-    says what it is. Each builds on a core of its own; who runs has the device alone. A candidate
-    that hangs or crashes takes its own child along, which is replaced; a child whose device fails
-    leaves the work to the others. Results come in the order in which they are done.
+    says what it is. Each builds on a core of its own; who runs has the device alone, and where
+    turns are ``quiet``, as those on a processor should be, its cores too. A candidate that hangs
+    or crashes takes its own child along, which is replaced; a child whose device fails leaves the
+    work to the others. Results come in the order in which they are done.
 
     Closing kills every child, whatever it does. At most ``size`` outcomes' arrays are in memory;
     the workloads are on disk, once.
@@ -60,6 +63,7 @@ class Pool:
         device: str = "host",
         size: int = 2,
         *,
+        quiet: bool = False,
         child_module: str = MEASURING_CHILD,
         environment: Mapping[str, str] = NOTHING_MORE,
         start_timeout_s: float = 120.0,
@@ -67,8 +71,9 @@ class Pool:
         if size < 1:
             raise InputError(Problem("size", "must be at least 1", found=str(size)))
         self._workloads = Workloads()
-        turn = self._workloads.folder / "turn"
-        turn.touch(mode=0o644)
+        self._turn = self._workloads.folder / "turn"
+        self._turn.touch(mode=0o644)
+        self._quiet = quiet
         self._children = [
             MeasuringChild(
                 device,
@@ -77,7 +82,8 @@ class Pool:
                 child_module=child_module,
                 environment=environment,
                 workloads=self._workloads,
-                turn=turn,
+                turn=self._turn,
+                quiet=quiet,
             )
             for _ in range(size)
         ]
@@ -123,6 +129,10 @@ class Pool:
     def waiting(self) -> int:
         """How many candidates were handed over whose results were not taken."""
         return self._waiting
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Held by whoever computes while candidates may be timed; waits for one that is."""
+        return beside(self._turn) if self._quiet else contextlib.nullcontext()
 
     @property
     def child_pids(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The device that a run measures on: one child, or a pool where building is the bottleneck."""
+"""The device that a run measures on: one child, or a pool, since building takes longest."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from worker.devices.interface import MeasuringDevice
 
 #: Each more takes the GPU for a second while it starts, and with these the GPU is always busy.
 _MOST_BUILDERS = 10
+#: Of a processor: what these build takes about as long as their runs, one after the other.
+_MOST_ON_A_PROCESSOR = 4
 
 
 def open_measuring(spec: str = "host") -> MeasuringDevice:
     """The device that ``spec`` names, to be entered by the caller.
 
     On a device of its own (a GPU) kernels are built by as many processes as there are cores but
-    one, and timed one after the other. On a processor the cores are what is timed: one process
-    builds and times. Raises DeviceError where no device fits.
+    one, and timed one after the other. On a processor the cores are what is timed: processes build
+    side by side, and none does while one times. Raises DeviceError where no device fits.
     """
     from worker.devices.names import is_null
     from worker.devices.null import NullDevice
@@ -24,7 +26,7 @@ def open_measuring(spec: str = "host") -> MeasuringDevice:
 
     if is_null(spec):
         return NullDevice()
-    builders = max(1, min(_MOST_BUILDERS, usable_cores() - 1))
-    if builders == 1 or find_device(spec).kind == "cpu":
-        return MeasuringChild(spec)
-    return Pool(spec, builders)
+    cores = usable_cores()
+    quiet = find_device(spec).kind == "cpu"
+    builders = min(_MOST_ON_A_PROCESSOR, cores) if quiet else min(_MOST_BUILDERS, cores - 1)
+    return Pool(spec, builders, quiet=quiet) if builders > 1 else MeasuringChild(spec)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from mapper.errors import InputError, NestmapError
 from mapper.solver.limits import Cancelled
@@ -21,11 +23,19 @@ from nestmap.tuning.tuner import Tuner
 class Proposer:
     """Candidates of a tuner with their kernels; a context manager.
 
-    ``processes`` generate kernels beside the asking thread; with none it does that itself.
+    ``processes`` generate kernels beside the asking thread; with none it does that itself. What the
+    thread does it does within ``beside``.
     """
 
-    def __init__(self, tuner: Tuner, refused: Refused, processes: int = 0) -> None:
+    def __init__(
+        self,
+        tuner: Tuner,
+        refused: Refused,
+        processes: int = 0,
+        beside: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._tuner = tuner
+        self._beside = beside
         self._refused = refused
         self._wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._made: queue.SimpleQueue[tuple[Candidate | BaseException | None, int]] = (
@@ -87,19 +97,20 @@ class Proposer:
         while not self._closing.is_set():
             for left in range(self._wanted.get(), 0, -1):
                 # One after the other: who measures need not wait for all of them.
-                try:
-                    found = self._tuner.ask()
-                except Cancelled:
-                    return
-                except BaseException as error:
-                    self._made.put((error, left))
-                    break
-                if self._closing.is_set():
-                    return
-                if not found:
-                    self._made.put((None, left))
-                    break
-                self._make(found[0])
+                with self._beside():
+                    try:
+                        found = self._tuner.ask()
+                    except Cancelled:
+                        return
+                    except BaseException as error:
+                        self._made.put((error, left))
+                        break
+                    if self._closing.is_set():
+                        return
+                    if not found:
+                        self._made.put((None, left))
+                        break
+                    self._make(found[0])
 
     def _make(self, candidate: Candidate) -> None:
         # Until a process is ready, and where none is left, the thread generates.
@@ -135,6 +146,6 @@ class Proposer:
 
 
 def generating_processes(size: int) -> int:
-    """Processes that generate kernels for a pool of so many that build them: none where they
-    would take cores from the kernels that are timed."""
+    """Processes that generate kernels for a pool of so many that build them, where that takes
+    nothing from the kernels that are timed."""
     return 0 if size < 4 else max(1, min(size // 3, usable_cores() // 4))

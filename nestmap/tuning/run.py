@@ -287,13 +287,14 @@ class _Run:
     def _loop(self, finalists: int, timeouts: TimeoutPolicy, protocol: Protocol) -> str:
         """Keep the device busy until something ends the search; the reason.
 
-        A device that takes one candidate at a time is asked for nothing while it measures: what
-        is computed meanwhile would take cores from what is timed.
+        Where a candidate is timed on the cores that compute what is measured next, that waits.
         """
         self._share = FINAL_SHARE if finalists > 1 else 0.0
         size = self._device.size
         ahead = 1 if size == 1 else size * _AHEAD_OF_EACH
-        with Proposer(self._tuner, self.refuse, generating_processes(size)) as proposer:
+        on_cores = self.facts.get("device.kind") == "cpu"
+        processes = 0 if on_cores else generating_processes(size)
+        with Proposer(self._tuner, self.refuse, processes, self._device.beside) as proposer:
             try:
                 reason = self._search(proposer, ahead, timeouts, protocol)
             except BaseException:

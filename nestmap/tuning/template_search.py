@@ -24,7 +24,7 @@ from nestmap.tuning.sources import Refused, Source
 STARTING_CANDIDATES = 6
 _FIRST_SEED = 0
 #: Assignments that are drawn at once.
-_AHEAD = 4
+_AHEAD = 2
 
 
 def is_template(subject: Subject) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,11 @@ class MeasuringDevice(typing.Protocol):
     @property
     def waiting(self) -> int:
         """How many candidates were handed over whose results were not taken."""
+        ...
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Held by whoever computes while candidates may be timed, a candidate's kernels say: where
+        that would take cores from what is timed, it waits."""
         ...
 
     def submit(self, request: MeasureRequest) -> None:

@@ -8,6 +8,7 @@ processor").
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 _SETTING = "POCL_AFFINITY"
@@ -24,3 +25,30 @@ def pin_pocl_threads() -> None:
         return
     if os.sched_getaffinity(0) == set(range(os.cpu_count() or 0)):
         os.environ[_SETTING] = "1"
+
+
+class Loosened:
+    """PoCL's threads on any core, until :meth:`pinned_again`.
+
+    PoCL compiles in them: two processes that build side by side would do so on one core, as often
+    as not, while another idles.
+    """
+
+    def __init__(self) -> None:
+        self._pinned: dict[int, set[int]] = {}
+        if not hasattr(os, "sched_getaffinity"):
+            return
+        anywhere = os.sched_getaffinity(0)
+        for thread in map(int, os.listdir("/proc/self/task")):
+            # A thread may end meanwhile.
+            with contextlib.suppress(OSError):
+                cores = os.sched_getaffinity(thread)
+                if cores < anywhere:
+                    os.sched_setaffinity(thread, anywhere)
+                    self._pinned[thread] = cores
+
+    def pinned_again(self) -> None:
+        """Each thread where it was."""
+        while self._pinned:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(*self._pinned.popitem())

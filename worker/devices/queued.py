@@ -6,6 +6,7 @@ import contextlib
 import queue
 import threading
 from collections import deque
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, cast
 
 from mapper.measurement import Outcome
@@ -25,6 +26,10 @@ class _OneByOne:
     def size(self) -> int:
         """One: the next candidate is begun when this one is done."""
         return 1
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Nothing is waited for: nobody is asked for more while the one candidate is measured."""
+        return contextlib.nullcontext()
 
     def check(self, request: MeasureRequest) -> None:
         """Raise InputError for a request that contradicts itself or its workload."""

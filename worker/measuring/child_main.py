@@ -8,16 +8,14 @@ from __future__ import annotations
 import _thread
 import argparse
 import contextlib
-import fcntl
 import os
 import signal
 import sys
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import partial
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
@@ -38,6 +36,7 @@ from worker.measuring.loaded_plan import LoadedPlan, Session, open_session
 from worker.measuring.plan_timing import Terms, measure_plan
 from worker.measuring.sandbox import restrain
 from worker.measuring.settings import Protocol, Tolerance
+from worker.measuring.turns import Turns
 from worker.measuring.wire import StreamEnded, outcome_to_json, receive, send
 from worker.measuring.workloads import load_workload
 
@@ -89,7 +88,7 @@ class _Server:
         self._workloads: OrderedDict[str, _Workload] = OrderedDict()
         self._reference: _Reference | None = None
         self._back_to_back: BackToBack | None = None
-        self._turns: dict[str, int] = {}
+        self._turns: Turns | None = None
         self._first_bytes = _own_bytes()
 
     def _workload(self, directory: str) -> _Workload:
@@ -118,37 +117,29 @@ class _Server:
             return None
         return self._back_to_back.run_ns(plan, by_events_ns)
 
-    @contextlib.contextmanager
-    def _turn(self, path: str) -> Iterator[None]:
-        """The device for this process alone among those that take turns by this file.
-
-        A process that dies gives it back.
-        """
-        if path not in self._turns:
-            # For reading, as a child in a sandbox may: a lock needs no more.
-            self._turns[path] = os.open(path, os.O_RDONLY)
-        self._say("waiting")
-        fcntl.flock(self._turns[path], fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._turns[path], fcntl.LOCK_UN)
-
     def measure(self, request: dict[str, Any]) -> tuple[Outcome, bool]:
         """Measure what the request asks for; also whether this process must be replaced."""
+        if request["turn"] is None:
+            return self._measure(request, None)
+        # A child has one turn file all its life.
+        self._turns = self._turns or Turns(request["turn"], request["quiet"], self._say)
+        with self._turns.candidate():
+            return self._measure(request, self._turns)
+
+    def _measure(self, request: dict[str, Any], turns: Turns | None) -> tuple[Outcome, bool]:
         started = time.monotonic()
         self._say("building")
         try:
             plan = HostPlan.from_json(request["plan"])
             inputs, reference = self._workload(request["workload"])
-            turn, running_s = request["turn"], request["running_s"]
+            running_s = request["running_s"]
             yardsticks = self._yardsticks() if request["with_reference"] else {}
             terms = Terms(
                 Tolerance(**request["tolerance"]),
                 Protocol(**request["protocol"]),
                 request["timeout_s"] - (time.monotonic() - started),
                 inf if running_s is None else running_s,
-                contextlib.nullcontext if turn is None else partial(self._turn, turn),
+                contextlib.nullcontext if turns is None else turns.running,
                 self._say,
                 **yardsticks,
             )

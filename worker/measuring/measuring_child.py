@@ -52,7 +52,8 @@ class MeasuringChild(Queued):
     place of the plain measuring child, under limits of its own for instance.
 
     Several children may share ``workloads``, which whoever made them closes, and one device: with
-    a file as ``turn`` each builds when it likes, and runs when no other does.
+    a file as ``turn`` each builds when it likes, and runs when no other does; where turns are
+    ``quiet`` it does not build while another runs.
 
     Safe to share between threads: calls wait for each other, but :meth:`interrupt`, :meth:`stop`
     and :meth:`close` for nobody.
@@ -70,6 +71,7 @@ class MeasuringChild(Queued):
         environment: Mapping[str, str] = NOTHING_MORE,
         workloads: Workloads | None = None,
         turn: Path | None = None,
+        quiet: bool = False,
     ) -> None:
         super().__init__()
         self._device = device
@@ -79,7 +81,7 @@ class MeasuringChild(Queued):
         self._probe_timeout_s = probe_timeout_s
         self._child_module = child_module
         self._environment = environment
-        self._turn = turn
+        self._turn, self._quiet = turn, quiet
         self._own_workloads = workloads is None
         self._workloads = workloads or Workloads()
         self._lock = threading.RLock()
@@ -238,6 +240,7 @@ class MeasuringChild(Queued):
             "timeout_s": request.timeout_s,
             "running_s": running_s if math.isfinite(running_s) else None,
             "turn": None if self._turn is None else str(self._turn),
+            "quiet": self._quiet,
             "with_reference": with_reference,
         }
         try:
@@ -290,7 +293,7 @@ class MeasuringChild(Queued):
         Stages come in their order and once each: a kernel that has the child in its hand cannot
         stay by telling of more.
         """
-        deadlines, stage = request.deadlines, STAGES[0]
+        deadlines, stage = request.deadlines, "building"
         ahead = [name for name in STAGES if name != "waiting" or self._turn is not None]
         while True:
             began, waiting = time.monotonic(), stage == "waiting"

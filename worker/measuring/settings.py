@@ -179,7 +179,7 @@ class Deadlines:
 
 
 #: What a measuring child says before it does it, in this order; *waiting* only where it must.
-STAGES = ("building", "waiting", "running", "judging")
+STAGES = ("waiting", "building", "waiting", "running", "judging")
 
 DEFAULT_TOLERANCE = Tolerance()
 DEFAULT_PROTOCOL = Protocol()

@@ -9,7 +9,7 @@ is proposed: what the solver would refuse is never built.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -50,6 +50,8 @@ _MOST_LISTED = 50_000
 #: What follows from the others where a work-item makes all of its group's tile.
 _FOLLOWING = ("bm", "th", "tw", "mi", "v", "rho_x", "rho_y")
 _PER_ITEM = (1, 2, 3, 4, 6, 7, 8, 14, 16)
+#: Tiles of a group, and what a work-item has of them.
+_TILES = {"th": "tr", "tw": "tp"}
 #: Accumulators of a group's work-item that have a chance: more do not fit.
 _MOST_ACCUMULATORS = 128
 #: Of so many draws the one that is likely to be fastest is tried. The cost of what works alone is
@@ -115,6 +117,24 @@ class BlockedProposals:
             for variable, values in space.variables
             if isinstance(variable, ParameterVariable)
         }
+        # What is drawn by itself, and the tiles that a part of them divides: asked for each of
+        # some hundred draws a candidate.
+        self._free = [
+            (name, domain)
+            for name, domain in self._domains.items()
+            if not name.startswith("rho") and name not in _TILES and name not in _TILES.values()
+        ]
+        self._parts = {
+            item: tuple(v for v in self._domains[item] if v in _PER_ITEM) or self._domains[item]
+            for item in _TILES.values()
+        }
+        self._whole = {
+            (tile, part): tuple(v for v in self._domains[tile] if v % part == 0) or (part,)
+            for tile, item in _TILES.items()
+            for part in self._parts[item]
+        }
+        self._channels = dict(self._shape.sizes)["C"]
+        self._height, self._width = self._shape.output_height, self._shape.output_width
         self._local_sizes = {
             variable.kernel: tuple(sizes)
             for variable, sizes in space.variables
@@ -126,7 +146,7 @@ class BlockedProposals:
         copies = self._blocking.image_in_local or self._blocking.weights_in_local
         self._lines = _LINES if family is Family.SINGLE and not copies else (1,)
         # Rows that were joined are one, which nobody else would have a part in.
-        if len(self._lines) > 1 and self._shape.output_height > 1 and not self._blocking.held:
+        if len(self._lines) > 1 and self._height > 1 and not self._blocking.held:
             self._lines = (*_LINES, ROW)
         self._vector_pads = True
         self._hints = list(hints)
@@ -260,23 +280,22 @@ class BlockedProposals:
         best = self._found[:ELITE]
         return best[min(self._random.randrange(len(best)), self._random.randrange(len(best)))][1]
 
-    def _pick(self, name: str, most: int | None = None) -> int:
-        values = [v for v in self._domains[name] if most is None or v <= most]
-        return self._random.choice(values or [min(self._domains[name])])
+    def _pick(self, values: Sequence[int]) -> int:
+        # Half of what `choice` takes.
+        return values[int(self._random.random() * len(values))]
 
     def _drawn(self) -> dict[str, int]:
-        values = {name: self._pick(name) for name in self._domains if not name.startswith("rho")}
-        for tile, item in (("th", "tr"), ("tw", "tp")):
+        values = {name: self._pick(domain) for name, domain in self._free}
+        for tile, item in _TILES.items():
             self._tile(values, tile, item)
         if self._family is Family.SINGLE:
-            values[LINE] = self._random.choice(self._lines)
-        return values | {"flat_copy": self._random.randrange(2)}
+            values[LINE] = self._pick(self._lines)
+        values["flat_copy"] = self._pick((0, 1))
+        return values
 
     def _tile(self, values: dict[str, int], tile: str, item: str) -> None:
-        per_item = [v for v in self._domains[item] if v in _PER_ITEM]
-        values[item] = self._random.choice(per_item or list(self._domains[item]))
-        tiles = [v for v in self._domains[tile] if v % values[item] == 0]
-        values[tile] = self._random.choice(tiles or [values[item]])
+        values[item] = self._pick(self._parts[item])
+        values[tile] = self._pick(self._whole[tile, values[item]])
 
     def _changed(self, parent: Mapping[str, int]) -> dict[str, int]:
         values = dict(parent)
@@ -291,9 +310,9 @@ class BlockedProposals:
             elif name == LINE:
                 values[name] = self._random.choice([n for n in self._lines if n != values[name]])
             elif name in ("pv", "wide"):
-                values["pv"], values["wide"] = self._pick("pv"), 0
+                values["pv"], values["wide"] = self._pick(self._domains["pv"]), 0
             else:
-                values[name] = self._pick(name)
+                values[name] = self._pick(self._domains[name])
         return values
 
     def _completed(self, values: dict[str, int]) -> dict[str, int] | None:
@@ -315,8 +334,7 @@ class BlockedProposals:
             return None
         if v["tw"] % v["tp"]:
             return None
-        channels = dict(self._shape.sizes)["C"]
-        if channels % v.get("sp", 1) or (channels // v.get("sp", 1)) % v["bc"]:
+        if self._channels % v.get("sp", 1) or (self._channels // v.get("sp", 1)) % v["bc"]:
             return None
         if v["bc"] % v.get("ks", 1):
             return None
@@ -333,8 +351,8 @@ class BlockedProposals:
             vectors = v["tr"] * v["tp"] * v["tm"] // v["v"]
             able = [n for n in self._domains["ka"] if v["ks"] % n == vectors % n == 0]
             v["ka"] = max(n for n in able if n <= v["ka"])
-        v["rho_y"] = -self._shape.output_height % v["th"]
-        v["rho_x"] = -self._shape.output_width % v["tw"]
+        v["rho_y"] = -self._height % v["th"]
+        v["rho_x"] = -self._width % v["tw"]
         if "pv" in v:
             computed = self._shape.computed
             if "iv" in v:

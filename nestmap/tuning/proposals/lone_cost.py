@@ -71,9 +71,8 @@ def lone_cost(
         cycles += _FROM_AFAR * vectors / (tiles if near else 1)
     if layer.kernel_height * layer.kernel_width > 1 and not v.get("ut"):
         cycles *= _ROLLED_16 if few else _ROLLED
-    rows = shape.output_height + v["rho_y"]
-    columns = shape.output_width + v["rho_x"]
-    wasted = rows * columns / (shape.output_height * shape.output_width)
+    height, width_of_all = shape.output_height, shape.output_width
+    wasted = (height + v["rho_y"]) * (width_of_all + v["rho_x"]) / (height * width_of_all)
     return cycles * wasted / (sums * width)
 
 

@@ -87,6 +87,11 @@ SUBJECTS = (
         processes=lambda device: cast("Pool", device).child_pids,
     ),
     Subject(
+        "quiet pool", lambda: Pool(size=2, quiet=True), PLANS, INPUTS, EXPECTED,
+        lambda: Pool(ABSENT, 2, quiet=True), hanging=one_kernel_plan(ENDLESS),
+        processes=lambda device: cast("Pool", device).child_pids,
+    ),
+    Subject(
         "recorded", lambda: recorded(*RECORDED), {outcome_kind(o): PLAN for o in RECORDED},
         INPUTS, EXPECTED, recorded, checks_plans=False,
     ),

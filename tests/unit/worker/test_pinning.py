@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 
 from worker.devices.opencl import list_devices
-from worker.devices.pinning import pin_pocl_threads
+from worker.devices.pinning import Loosened, pin_pocl_threads
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +58,25 @@ def test_systems_without_affinities_are_left_alone(monkeypatch: pytest.MonkeyPat
     monkeypatch.delattr(os, "sched_getaffinity")
     pin_pocl_threads()
     assert "POCL_AFFINITY" not in os.environ
+
+
+def test_threads_that_are_pinned_go_anywhere_and_back_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    everywhere = os.sched_getaffinity(0)
+    if len(everywhere) < 2:
+        pytest.skip("one core: nothing is pinned to less than all")
+    core, done, ready = {min(everywhere)}, threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (ready.set(), done.wait(20)))
+    thread.start()
+    assert ready.wait(20) and thread.native_id is not None
+    try:
+        os.sched_setaffinity(thread.native_id, core)
+        loosened = Loosened()
+        assert os.sched_getaffinity(thread.native_id) == everywhere
+        loosened.pinned_again()
+        assert os.sched_getaffinity(thread.native_id) == core
+        assert os.sched_getaffinity(0) == everywhere
+    finally:
+        done.set()
+        thread.join(20)
