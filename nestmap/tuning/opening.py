@@ -7,7 +7,8 @@ from worker.devices.interface import MeasuringDevice
 
 #: Each more takes the GPU for a second while it starts, and with these the GPU is always busy.
 _MOST_BUILDERS = 10
-#: Of a processor: what these build takes about as long as their runs, one after the other.
+#: Of a processor: who has built waits for the turn of all others (on two cores a third process
+#: brought nothing).
 _MOST_ON_A_PROCESSOR = 4
 
 

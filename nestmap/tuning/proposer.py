@@ -98,19 +98,26 @@ class Proposer:
             for left in range(self._wanted.get(), 0, -1):
                 # One after the other: who measures need not wait for all of them.
                 with self._beside():
-                    try:
-                        found = self._tuner.ask()
-                    except Cancelled:
-                        return
-                    except BaseException as error:
-                        self._made.put((error, left))
-                        break
-                    if self._closing.is_set():
-                        return
-                    if not found:
-                        self._made.put((None, left))
-                        break
-                    self._make(found[0])
+                    comes = self._propose(left)
+                if not comes:
+                    break
+
+    def _propose(self, left: int) -> bool:
+        """Ask for one of so many, and have its kernels made; whether there was one."""
+        try:
+            found = self._tuner.ask()
+        except Cancelled:
+            return False
+        except BaseException as error:
+            self._made.put((error, left))
+            return False
+        if self._closing.is_set():
+            return False
+        if not found:
+            self._made.put((None, left))
+            return False
+        self._make(found[0])
+        return True
 
     def _make(self, candidate: Candidate) -> None:
         # Until a process is ready, and where none is left, the thread generates.

@@ -244,7 +244,7 @@ class BlockedProposals:
             for name, domain in self._domains.items()
         }
         # Tiles are whole numbers of what a work-item makes.
-        for tile, item in (("th", "tr"), ("tw", "tp"), ("bm", "tm")):
+        for tile, item in (*_TILES.items(), ("bm", "tm")):
             whole = [v for v in self._domains[tile] if v % values[item] == 0]
             if whole:
                 values[tile] = min(whole, key=lambda v: (abs(v - values[tile]), v))
