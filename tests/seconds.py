@@ -21,7 +21,7 @@ from tests.effort import LONG
 ROOT = Path(__file__).resolve().parents[1]
 FILE = Path(__file__).with_suffix(".txt")
 #: One in so many of the long tests runs at a commit; in so many commits on each other, all do.
-ONE_IN = 8
+ONE_IN = 12
 #: From which on a test is long, and its module.
 LONG_TEST_S = 0.5
 LONG_MODULE_S = 2
