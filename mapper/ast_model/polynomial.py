@@ -98,6 +98,10 @@ class Expr:
             kept.sort(key=_term_key)
         return Expr(tuple(kept))
 
+    def __reduce__(self) -> tuple[type[Expr], tuple[tuple[tuple[Monomial, int], ...]]]:
+        # Hashes of names are another process's own.
+        return Expr, (self.terms,)
+
     def __hash__(self) -> int:
         return self._hash
 

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -74,7 +75,7 @@ _LEAN_EVERY = 8
 _LEAN_WITHIN = 4.0
 _LEAST_MS = 1e-6
 #: Sketches that are weighed by what their loops are expected to take, one every so many turns.
-_WEIGHED = 12
+WEIGHED = 12
 _WEIGHED_EVERY = 4
 
 
@@ -187,7 +188,7 @@ class GuidedStrategy:
         self._expected: dict[int, float] = {}
         self._to_weigh = [
             place
-            for place, own in enumerate(self._sources[:_WEIGHED])
+            for place, own in enumerate(self._sources[:WEIGHED])
             if own[0].subject.scheduled is not None and not told
         ]
 
@@ -199,9 +200,10 @@ class GuidedStrategy:
                 for place in range(len(self._sources))
                 if place not in self._to_weigh and not self._is_exhausted(place)
             ]
-            due = self._turn >= _WEIGHED_EVERY * len(self._expected)
-            if self._to_weigh and (due or not left):
-                self._weigh(self._to_weigh.pop(0))
+            next_one = self._next_to_weigh(wait=not left or not self._expected)
+            if next_one is not None:
+                self._to_weigh.remove(next_one)
+                self._weigh(next_one)
                 continue
             if not left:
                 return None
@@ -211,6 +213,14 @@ class GuidedStrategy:
                 self._turn += 1
                 self._standings[place].asked += 1
                 return candidate
+
+    def _next_to_weigh(self, wait: bool) -> int | None:
+        """The sketch to be weighed now: one that was solved aside, else one every so many turns."""
+        ahead = {place: self._sources[place][0].ahead for place in self._to_weigh}
+        solved = (place for place, one in ahead.items() if one is not None and one.is_begun)
+        due = self._turn >= _WEIGHED_EVERY * len(self._expected)
+        others = (place for place, one in ahead.items() if wait or (due and one is None))
+        return next(chain(solved, others), None)
 
     def _weigh(self, place: int) -> None:
         """Sketches promise what their loops are expected to take beside one another; one after the

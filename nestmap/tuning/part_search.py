@@ -13,6 +13,7 @@ from math import exp, inf, log
 from random import Random
 from statistics import median
 from time import thread_time
+from typing import Protocol
 
 from mapper.constraint_rules.predicate import ParameterVariable, Variable
 from mapper.cost.loop_cost import LoopCost
@@ -74,6 +75,33 @@ class _Timed:
         return median(self.times_ms)
 
 
+class Solver(Protocol):
+    """Solves a space under limits; LimitError beyond them, and Cancelled as they say."""
+
+    def coarse(self, watch: Watch) -> SuitedSpace:
+        """With fewer sizes."""
+        ...
+
+    def fine(self, watch: Watch, wait: bool) -> SuitedSpace | None:
+        """With all sizes; None where that takes longer and nobody waits."""
+        ...
+
+
+class SolverHere:
+    """Solves a space where it is asked for."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def coarse(self, watch: Watch) -> SuitedSpace:
+        """See :class:`Solver`."""
+        return SuitedSpace(with_fewer_sizes(self._space), watch)
+
+    def fine(self, watch: Watch, wait: bool) -> SuitedSpace | None:
+        """See :class:`Solver`."""
+        return SuitedSpace(self._space, watch)
+
+
 class PartSearch:
     """Solutions of one space, in the order in which they are worth a try.
 
@@ -88,10 +116,11 @@ class PartSearch:
         seed: int,
         known: Iterable[Mapping[Variable, int]] = (),
         watch: Callable[[], Watch] = Watch,
+        solver: Solver | None = None,
     ) -> None:
+        self._solver = solver or SolverHere(space)
         self._solved: SuitedSpace | None = None
         self._is_coarse = True
-        self._space = space
         self._cost = cost
         self._random = Random(seed)
         self._watch = watch
@@ -208,7 +237,7 @@ class PartSearch:
                     return
             if not coarse:
                 return
-            self._refine()
+            self._refine(wait=True)
 
     def _is_cancelled(self) -> bool:
         cancelled = self._watch().cancelled
@@ -219,21 +248,26 @@ class PartSearch:
         and few sketches are worth it."""
         if self._solved is None:
             self._limits.started = thread_time()
-            self._solved = SuitedSpace(with_fewer_sizes(self._space), self._limits)
-        if self._is_coarse and (self.tried >= _TRIED_OF_FEWER or not self._solved.count_joint()):
-            self._refine()
+            self._solved = self._solver.coarse(self._limits)
+        empty = not self._solved.count_joint()
+        if self._is_coarse and (self.tried >= _TRIED_OF_FEWER or empty):
+            self._refine(wait=empty)
         if not self._solved.count_joint():
             raise UnsatisfiableError("no mapping of the sketch suits the device")
         return self._solved
 
-    def _refine(self) -> None:
-        """Go on in the space with all sizes; where it is too large, in the one with fewer."""
-        self._is_coarse = False
+    def _refine(self, wait: bool) -> None:
+        """Go on in the space with all sizes, if it is there; where it is too large, in the one
+        with fewer."""
         self._limits.started = thread_time()
         try:
-            space = SuitedSpace(self._space, self._limits)
+            space = self._solver.fine(self._limits, wait)
         except LimitError:
+            self._is_coarse = False
             return
+        if space is None:
+            return
+        self._is_coarse = False
         self._solved = space
         # What was drawn may be drawn again; what was given may still be told of.
         self._keys -= {drawn.key for drawn in self._pool}

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from mapper.errors import InputError, NestmapError
+from mapper.host_plan import HostPlan
 from mapper.solver.limits import Cancelled
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.cores import usable_cores
-from nestmap.tuning.generating import Generated, GeneratingProcesses
+from nestmap.tuning.generating import GeneratingProcesses
 from nestmap.tuning.sources import Refused
 from nestmap.tuning.tuner import Tuner
 
@@ -124,13 +125,10 @@ class Proposer:
         if self._processes is None or candidate.is_generated or not self._processes.is_ready:
             self._deliver(candidate, None)
             return
-        self._processes.submit(
-            candidate.subject_index,
-            candidate.assignment,
-            lambda found: self._deliver(candidate, found),
-        )
+        job = (candidate.subject_index, candidate.assignment)
+        self._processes.submit(job, lambda found: self._deliver(candidate, found))
 
-    def _deliver(self, candidate: Candidate, found: Generated) -> None:
+    def _deliver(self, candidate: Candidate, found: HostPlan | Exception | None) -> None:
         made: Candidate | BaseException | None = candidate
         try:
             if isinstance(found, Exception):
@@ -156,3 +154,8 @@ def generating_processes(size: int) -> int:
     """Processes that generate kernels for a pool of so many that build them, where that takes
     nothing from the kernels that are timed."""
     return 0 if size < 4 else max(1, min(size // 3, usable_cores() // 4))
+
+
+def solving_processes(size: int) -> int:
+    """As :func:`generating_processes`, processes that solve sketches."""
+    return 0 if size < 4 else max(1, usable_cores() // 3)

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -35,7 +36,7 @@ from nestmap.tuning.events import (
     silent,
 )
 from nestmap.tuning.finalists import Final, play_final
-from nestmap.tuning.guided import GuidedStrategy
+from nestmap.tuning.guided import WEIGHED, GuidedStrategy
 from nestmap.tuning.policy import (
     HOPELESS,
     INPUT_SEED,
@@ -45,9 +46,11 @@ from nestmap.tuning.policy import (
     device_identity,
 )
 from nestmap.tuning.progress import Point
-from nestmap.tuning.proposer import Proposer, generating_processes
+from nestmap.tuning.proposer import Proposer, generating_processes, solving_processes
 from nestmap.tuning.reference import Workload, make_workload
+from nestmap.tuning.sketch_search import is_of_several
 from nestmap.tuning.sketch_subjects import as_written, with_suits
+from nestmap.tuning.solved_ahead import SolvedAhead, SpaceOf
 from nestmap.tuning.sources import Source
 from nestmap.tuning.starting_points import source_of
 from nestmap.tuning.strategy import MakeStrategy
@@ -151,23 +154,50 @@ def tune(
     """
     if not subjects:
         raise InputError(Problem("subjects", "there is nothing to tune"))
-    run = _Run(subjects, device, store, seed, mode, stated, listener, clock, budget, records)
-    tuner = Tuner(
-        run.sources,
-        run.profile,
-        seed,
-        make=make,
-        draw=draw,
-        refused=run.refuse,
-        watch=run.watch,
-        most_bytes=most_bytes,
-    )
-    return run.play(tuner, finalists, timeouts, protocol)
+    space_of = partial(_space_of, mode=mode, profile=device.profile(), stated=stated)
+    with _solved_ahead(subjects, device, space_of) as ahead:
+        run = _Run(
+            subjects, device, store, seed, mode, stated, listener, clock, budget, records, ahead
+        )
+        tuner = Tuner(
+            run.sources,
+            run.profile,
+            seed,
+            make=make,
+            draw=draw,
+            refused=run.refuse,
+            watch=run.watch,
+            most_bytes=most_bytes,
+        )
+        return run.play(tuner, finalists, timeouts, protocol)
 
 
 def _space_of(subject: Subject, mode: Mode, profile: DeviceProfile, stated: Stated) -> Space:
     space = derive_space(subject, mode, profile, with_suits(subject, stated.options))
     return with_where(space, stated.where)
+
+
+def _solved_ahead(
+    subjects: Sequence[Subject], device: MeasuringDevice, space_of: SpaceOf
+) -> AbstractContextManager[SolvedAhead | None]:
+    """Processes that solve the sketches that are weighed, where that takes nothing from the kernels
+    that are timed."""
+    processes = solving_processes(device.size) if _has_own_cores(device) else 0
+    sketches = [
+        index
+        for index, subject in enumerate(subjects[:WEIGHED])
+        if subject.scheduled is not None and not is_of_several(subject)
+    ]
+    # The first is solved here: processes take seconds to start.
+    ahead = sketches[1:]
+    if not processes or not ahead:
+        return nullcontext()
+    return SolvedAhead(subjects, ahead, space_of, min(processes, len(ahead)))
+
+
+def _has_own_cores(device: MeasuringDevice) -> bool:
+    """Whether what is computed here disturbs nothing that is timed."""
+    return device.facts().get("device.kind") != "cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +228,7 @@ class _Run:
         clock: Callable[[], float],
         budget: Budget,
         records: Sequence[TuningRecord],
+        ahead: SolvedAhead | None,
     ) -> None:
         self._budget = budget
         self._device = device
@@ -247,6 +278,7 @@ class _Run:
                     index=index,
                     history=history,
                     own=records,
+                    ahead=None if ahead is None else ahead.sketch(index),
                 )
             )
 
@@ -292,8 +324,7 @@ class _Run:
         self._share = FINAL_SHARE if finalists > 1 else 0.0
         size = self._device.size
         ahead = 1 if size == 1 else size * _AHEAD_OF_EACH
-        on_cores = self.facts.get("device.kind") == "cpu"
-        processes = 0 if on_cores else generating_processes(size)
+        processes = generating_processes(size) if _has_own_cores(self._device) else 0
         with Proposer(self._tuner, self.refuse, processes, self._device.beside) as proposer:
             try:
                 reason = self._search(proposer, ahead, timeouts, protocol)

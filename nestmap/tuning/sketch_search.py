@@ -25,7 +25,7 @@ from mapper.solver.sampling import checked
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import MOST_TOO_LARGE, Candidate, fits
 from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
-from nestmap.tuning.part_search import Drawn, PartSearch
+from nestmap.tuning.part_search import Drawn, PartSearch, Solver
 from nestmap.tuning.progress_share import progress_share
 from nestmap.tuning.sources import Refused, Source
 
@@ -223,26 +223,30 @@ class SketchSearch:
             return form.parts
         source = form.source
         program = source.subject.require_program()
-        found = kernel_parts(program, source.space)
+        begun = None if source.ahead is None else source.ahead.begun(self._watch)
+        found = begun.parts if begun else kernel_parts(program, source.space)
         searches: list[PartSearch] = []
         for number, part in enumerate(found):
             key = part.key
             if key not in self._parts:
-                self._parts[key] = self._part_search(form, part, number, len(found))
+                ahead = source.ahead.part(number) if source.ahead and begun else None
+                self._parts[key] = self._part_search(form, part, number, len(found), ahead)
             searches.append(self._parts[key])
         form.kernels = tuple(frozenset(k.name for k in part.kernels) for part in found)
         form.names = tuple(kernel.name for kernel in program.kernels)
         form.parts = tuple(searches)
         return form.parts
 
-    def _part_search(self, form: _Form, part: KernelPart, number: int, of: int) -> PartSearch:
+    def _part_search(
+        self, form: _Form, part: KernelPart, number: int, of: int, solver: Solver | None
+    ) -> PartSearch:
         source = form.source
         alone = of == 1 and len(self._forms) == 1
         # A history's candidates are tried no more; of several kernels they are told of again, which
         # takes no measurement.
         known = [assignment for assignment, _, _ in source.history] if alone else []
         seed = derived_seed(self._seed, source.program_hash, len(known) if alone else number)
-        return PartSearch(part.space, part.cost(self._device), seed, known, self._watch)
+        return PartSearch(part.space, part.cost(self._device), seed, known, self._watch, solver)
 
     # Candidates
 

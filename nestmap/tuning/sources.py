@@ -11,6 +11,7 @@ from mapper.measurement import Outcome
 from mapper.pipeline import Subject
 from mapper.rewrites.families import Family
 from mapper.solver.space import Space
+from nestmap.tuning.solved_ahead import SketchAhead
 
 Assignment = Mapping[Variable, int]
 
@@ -23,7 +24,8 @@ class Source:
     them in the space; ``hints`` are tuning parameters that were fast for layers like this one.
     ``history`` is what became of candidates before, with their bytes: a strategy that learns starts
     from it. ``promise`` says by how much its best is likely to be slower than that of the most
-    promising subject, and ``family`` who does what on devices of this kind.
+    promising subject, and ``family`` who does what on devices of this kind. ``ahead`` solves the
+    space of a sketch aside.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Source:
         hints: tuple[Mapping[str, int], ...] = (),
         promise: float = 1.0,
         family: Family = Family.GROUPS,
+        ahead: SketchAhead | None = None,
     ) -> None:
         self.index = index
         self.subject = subject
@@ -45,12 +48,16 @@ class Source:
         self.hints = hints
         self.promise = promise
         self.family = family
+        self.ahead = ahead
         self._space = space
         self._known = known
 
     @cached_property
     def space(self) -> Space:
         """The subject's space."""
+        begun = self.ahead.begun() if self.ahead is not None and self.ahead.is_begun else None
+        if begun is not None:
+            return begun.space
         return self._space if isinstance(self._space, Space) else self._space()
 
     @cached_property

@@ -31,6 +31,7 @@ from mapper.variants import VARIANTS
 from nestmap.tuning.proposals.shorter_vectors import fitting
 from nestmap.tuning.record_files import device_folder
 from nestmap.tuning.sketch_subjects import promise_of
+from nestmap.tuning.solved_ahead import SketchAhead
 from nestmap.tuning.sources import Source
 
 #: By how much a variant's best is usually slower than the best of all, on devices of a kind.
@@ -113,13 +114,22 @@ def source_of(
     index: int = 0,
     history: Sequence[tuple[Mapping[Variable, int], Outcome, int]] = (),
     own: Iterable[TuningRecord] = (),
+    ahead: SketchAhead | None = None,
 ) -> Source:
     """A subject with all that its search starts from on a device. ``own`` are records of the user's
-    beside the shipped ones."""
+    beside the shipped ones; ``ahead`` solves a sketch aside."""
     layer = subject.layer
     if layer is None:
         promise = promise_of(subject, index)
-        return Source(index, subject, space, program_hash, history=tuple(history), promise=promise)
+        return Source(
+            index,
+            subject,
+            space,
+            program_hash,
+            history=tuple(history),
+            promise=promise,
+            ahead=ahead,
+        )
     own = tuple(own)
     return Source(
         index,

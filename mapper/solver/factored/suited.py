@@ -99,6 +99,17 @@ class SuitedSpace:
             entries, predicates, self._watch, weights=weights, last=[*self._classes, *sizes]
         )
 
+    @property
+    def watch(self) -> Watch:
+        """What counting and drawing keep to; another one where somebody else goes on with it."""
+        return self._watch
+
+    @watch.setter
+    def watch(self, watch: Watch) -> None:
+        self._watch = watch
+        if not self._impossible:
+            self._values.watch = watch
+
     # Counting
 
     def count_joint(self) -> int:

@@ -62,7 +62,7 @@ class FactoredValues:
         weights: Mapping[Variable, Array] = _NO_WAYS,
         last: Collection[Variable] = (),
     ) -> None:
-        self._watch = watch
+        self.watch = watch
         domains = dict(entries)
         self._fixed = {
             name: domain[0] for name, domain in entries if len(domain) == 1 and name not in weights
@@ -113,7 +113,7 @@ class FactoredValues:
             self._impossible = True
             return []
         domains = [tuple(range(one.number)) for one in levels]
-        layers = sweep(graph, roots, domains, self._watch)
+        layers = sweep(graph, roots, domains, self.watch)
         self._impossible = bool(layers) and not layers[-1].next_states
         return Diagram(layers, graph.order[: len(layers)], {}).layers if layers else []
 
@@ -146,7 +146,7 @@ class FactoredValues:
         counts: Array = np.ones(last, np.int64)
         found = [counts]
         for layer, place in zip(reversed(self._layers), reversed(self._levels), strict=True):
-            self._watch.tick()
+            self.watch.tick()
             ways = self.groups[place].ways(rows[place])
             if counts.dtype != object and len(counts):
                 degree = int((layer.starts[1:] - layer.starts[:-1]).max(initial=0))

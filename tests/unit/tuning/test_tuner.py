@@ -19,12 +19,13 @@ from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import Variable
 from mapper.constraint_rules.rule import Mode
+from mapper.host_plan import HostPlan
 from mapper.measurement import CompileError, Outcome, Timeout
 from mapper.pipeline import Subject, derive_space
 from mapper.solver.space import Space
 from nestmap.tuning import proposer, run
 from nestmap.tuning.candidates import Candidate
-from nestmap.tuning.generating import Generated, GeneratingProcesses
+from nestmap.tuning.generating import GeneratingProcesses
 from nestmap.tuning.guided import GuidedStrategy, Standing
 from nestmap.tuning.progress_share import progress_share
 from nestmap.tuning.run import Budget, tune
@@ -179,9 +180,11 @@ def test_a_generating_process_that_is_ended_loses_no_candidate(
                 time.sleep(0.01)
 
         def submit(
-            self, index: int, assignment: Mapping[Variable, int], done: Callable[[Generated], None]
+            self,
+            job: tuple[int, Mapping[Variable, int]],
+            done: Callable[[HostPlan | Exception | None], None],
         ) -> None:
-            super().submit(index, assignment, done)
+            super().submit(job, done)
             for process in self._processes:
                 process.kill()
 
@@ -209,7 +212,7 @@ def test_generating_processes_end_within_a_result_and_keep_no_interpreter() -> N
             processes = generating.GeneratingProcesses((Heavy(),), 2)
             came = []
             for _ in range(100):
-                processes.submit(0, {}, came.append)
+                processes.submit((0, {}), came.append)
             while not came:
                 time.sleep(0.01)
             time.sleep(0.05)

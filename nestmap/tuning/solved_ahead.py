@@ -1,0 +1,172 @@
+"""The spaces of a program's sketches, solved side by side before the search asks for them.
+
+A space takes seconds to be solved, and a search weighs a dozen of them. Where the cores are not
+what is timed, processes solve them: all with fewer sizes at first, most promising first, and a
+space with all sizes once candidates of it were tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from time import thread_time
+
+from mapper.errors import NestmapError
+from mapper.pipeline import Subject
+from mapper.solver.factored.suited import SuitedSpace
+from mapper.solver.limits import DEFAULT_LIMITS, Watch
+from mapper.solver.space import Space
+from nestmap.tuning.kernel_parts import KernelPart, kernel_parts
+from nestmap.tuning.part_search import SolverHere, with_fewer_sizes
+from nestmap.tuning.processes import Processes
+
+#: Seconds of processor time that a space may take here: nobody waits for it.
+_SOLVING_S = 20.0
+#: Seconds between two looks at whether anybody still waits.
+_LOOK_S = 0.1
+
+SpaceOf = Callable[[Subject], Space]
+_Given = tuple[Sequence[Subject], SpaceOf]
+#: A subject's number, and which of its parts with all sizes: none is the start of all of them.
+_Job = tuple[int, int | None]
+_Found = SuitedSpace | NestmapError
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A sketch's space, its parts, and these with fewer sizes or why they are not solved."""
+
+    space: Space
+    parts: tuple[KernelPart, ...]
+    solved: tuple[_Found, ...]
+
+
+class SolvedAhead:
+    """Processes that solve sketches, those at ``places``; ``space_of``, which derives a space,
+    travels to them."""
+
+    def __init__(
+        self, subjects: Sequence[Subject], places: Sequence[int], space_of: SpaceOf, processes: int
+    ) -> None:
+        self._processes: Processes[_Given, _Job, Begun | _Found] = Processes(
+            _solve, (subjects, space_of), processes
+        )
+        self._sketches = {index: SketchAhead(partial(self._made, index)) for index in places}
+
+    def __enter__(self) -> SolvedAhead:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._processes.close()
+
+    def sketch(self, index: int) -> SketchAhead | None:
+        """The subject at a place, if it is one of those."""
+        return self._sketches.get(index)
+
+    def _made(self, index: int, part: int | None) -> Future[Begun | _Found | Exception | None]:
+        future: Future[Begun | _Found | Exception | None] = Future()
+        self._processes.submit((index, part), future.set_result)
+        return future
+
+
+class SketchAhead:
+    """One sketch that processes solve."""
+
+    def __init__(
+        self, made: Callable[[int | None], Future[Begun | _Found | Exception | None]]
+    ) -> None:
+        self._made = made
+        self._begun = made(None)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether nobody has to wait for its space any more."""
+        return self._begun.done()
+
+    def begun(self, watch: Callable[[], Watch] = Watch) -> Begun | None:
+        """What it begins with; None where the process was ended. Raises what deriving it raised,
+        and Cancelled as ``watch`` says."""
+        found = _awaited(self._begun, watch)
+        return found if isinstance(found, Begun) else None
+
+    def part(self, number: int) -> _PartAhead:
+        """Who solves a part of a sketch that is begun."""
+        begun = self.begun()
+        assert begun is not None
+        return _PartAhead(
+            begun.parts[number].space, begun.solved[number], partial(self._made, number)
+        )
+
+
+class _PartAhead:
+    """A :class:`~nestmap.tuning.part_search.Solver`; what no process has solved is solved here."""
+
+    def __init__(
+        self,
+        space: Space,
+        coarse: _Found,
+        made: Callable[[], Future[Begun | _Found | Exception | None]],
+    ) -> None:
+        self._space = space
+        self._coarse = coarse
+        self._made = made
+        self._fine: Future[Begun | _Found | Exception | None] | None = None
+
+    def coarse(self, watch: Watch) -> SuitedSpace:
+        """With fewer sizes."""
+        if isinstance(self._coarse, NestmapError):
+            raise self._coarse
+        self._coarse.watch = watch
+        return self._coarse
+
+    def fine(self, watch: Watch, wait: bool) -> SuitedSpace | None:
+        """With all sizes; None where it is not there yet and nobody waits."""
+        if self._fine is None:
+            self._fine = self._made()
+        if not wait and not self._fine.done():
+            return None
+        found = _awaited(self._fine, lambda: watch)
+        if not isinstance(found, SuitedSpace):
+            return SolverHere(self._space).fine(watch, wait)
+        found.watch = watch
+        return found
+
+
+def _awaited(
+    future: Future[Begun | _Found | Exception | None], watch: Callable[[], Watch]
+) -> Begun | _Found | None:
+    while True:
+        try:
+            found = future.result(_LOOK_S)
+        except TimeoutError:
+            watch().look()
+            continue
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+# In a process
+
+
+def _solve(given: _Given, job: _Job) -> Begun | _Found:
+    (subjects, space_of), (index, number) = given, job
+    subject = subjects[index]
+    space = space_of(subject)
+    parts = kernel_parts(subject.require_program(), space)
+    if number is not None:
+        return _suited(parts[number].space)
+    solved = [_suited(with_fewer_sizes(part.space)) for part in parts]
+    return Begun(space, parts, tuple(solved))
+
+
+def _suited(space: Space) -> _Found:
+    limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
+    try:
+        found = SuitedSpace(space, Watch(limits, started=thread_time(), clock=thread_time))
+    except NestmapError as error:
+        return error
+    found.watch = Watch()
+    return found

@@ -1,0 +1,137 @@
+"""Sketches that processes solve beside the search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from db.store import Store
+from mapper.ast_model.text_form import parse
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.rule import Mode
+from mapper.errors import InputError, Problem
+from mapper.pipeline import Subject, derive_space, subject_of_program
+from mapper.profiles import load_profile
+from mapper.solver.factored.suited import SuitedSpace
+from mapper.solver.limits import Cancelled, Watch
+from mapper.solver.space import Space
+from nestmap.tuning import run
+from nestmap.tuning.kernel_parts import kernel_parts
+from nestmap.tuning.part_search import with_fewer_sizes
+from nestmap.tuning.run import Budget, tune
+from nestmap.tuning.sketch_subjects import sketched_subjects, with_suits
+from nestmap.tuning.solved_ahead import SolvedAhead
+from worker.devices.null import NullDevice
+
+H200 = load_profile("h200")
+PRODUCT = subject_of_program(
+    parse("""program "product" {
+  size K = 32
+  size M = 32
+  size N = 32
+  input a : [[float]K]M
+  input b : [[float]N]K
+  kernel c = map#row(x => join(map#column(y => reduce((acc, k) => fma(k.0, k.1, acc), 0.0,
+    zip(x, y)), transpose(b))), a)
+}
+""")
+)
+SKETCHES = sketched_subjects(PRODUCT, H200)[:4]
+
+
+def space_of(subject: Subject) -> Space:
+    return derive_space(subject, Mode.STRICT, H200, with_suits(subject, DEFAULT_OPTIONS))
+
+
+def never(subject: Subject) -> Space:
+    raise InputError(Problem("subject", "has no space", subject.label))
+
+
+def at_leisure(subject: Subject) -> Space:
+    time.sleep(30.0)
+    return space_of(subject)
+
+
+@pytest.fixture(scope="module")
+def ahead() -> Iterator[SolvedAhead]:
+    with SolvedAhead(SKETCHES, range(1, len(SKETCHES)), space_of, 2) as solved:
+        yield solved
+
+
+@pytest.mark.parametrize("place", range(1, len(SKETCHES)))
+def test_a_process_solves_what_the_search_would(ahead: SolvedAhead, place: int) -> None:
+    sketch = ahead.sketch(place)
+    assert sketch is not None
+    begun = sketch.begun()
+    assert begun is not None
+    space = space_of(SKETCHES[place])
+    assert begun.space == space
+    parts = kernel_parts(SKETCHES[place].require_program(), space)
+    assert [part.key for part in begun.parts] == [part.key for part in parts]
+    watch = Watch()
+    for number, part in enumerate(parts):
+        coarse = sketch.part(number).coarse(watch)
+        assert coarse.count_joint() == SuitedSpace(with_fewer_sizes(part.space)).count_joint() > 0
+        solver = sketch.part(number)
+        fine = solver.fine(watch, wait=False)
+        fine = fine or solver.fine(watch, wait=True)
+        assert fine is not None and fine.count_joint() == SuitedSpace(part.space).count_joint()
+        assert fine.watch is watch is coarse.watch
+
+
+def test_what_no_process_is_asked_for_has_none(ahead: SolvedAhead) -> None:
+    assert ahead.sketch(0) is None
+
+
+def test_what_an_ended_process_had_under_way_is_solved_by_who_asks() -> None:
+    with SolvedAhead(SKETCHES, [1, 2], space_of, 1) as solved:
+        one, other = solved.sketch(1), solved.sketch(2)
+        assert one is not None and other is not None and one.begun() is not None
+        solver = one.part(0)
+        for process in solved._processes._processes:  # pyright: ignore[reportPrivateUsage]
+            process.kill()
+            process.join()
+        assert other.begun() is None
+        (part,) = kernel_parts(SKETCHES[1].require_program(), space_of(SKETCHES[1]))
+        found = solver.fine(Watch(), wait=True)
+        assert found is not None and found.count_joint() == SuitedSpace(part.space).count_joint()
+
+
+def test_a_space_that_cannot_be_derived_is_an_error_for_who_asks() -> None:
+    with SolvedAhead(SKETCHES, [1], never, 1) as solved:
+        sketch = solved.sketch(1)
+        assert sketch is not None
+        with pytest.raises(InputError, match="has no space"):
+            sketch.begun()
+
+
+def test_nobody_waits_for_a_space_longer_than_wanted() -> None:
+    started = time.monotonic()
+    with SolvedAhead(SKETCHES, [1], at_leisure, 1) as solved:
+        sketch = solved.sketch(1)
+        assert sketch is not None and not sketch.is_begun
+        with pytest.raises(Cancelled):
+            sketch.begun(lambda: Watch(cancelled=lambda: time.monotonic() - started > 0.5))
+    assert time.monotonic() - started < 5.0
+
+
+def test_a_run_tries_sketches_that_processes_solved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[SolvedAhead] = []
+
+    def kept(*given, **named):  # pyright: ignore
+        begun.append(SolvedAhead(*given, **named))  # pyright: ignore
+        return begun[-1]
+
+    monkeypatch.setattr(run, "SolvedAhead", kept)
+    monkeypatch.setattr(run, "solving_processes", lambda size: 2)  # pyright: ignore
+    with Store.open(tmp_path / "store.sqlite3") as store:
+        result = tune(SKETCHES, NullDevice(H200), store, seed=1, budget=Budget(40))
+        tried = {study.variant: study for study in store.studies()}
+        assert result.state.tried == 40 and not result.refused
+        assert sum(bool(list(store.measurements(s))) for s in tried.values()) > 1
+    assert len(begun) == 1 and begun[0].sketch(1) is not None
