@@ -68,13 +68,15 @@ class CostLoop:
 class Accesses:
     """A store with the loops around it, outermost first, and what is loaded for it.
 
-    ``operations`` are those of a vector, or of a scalar.
+    ``operations`` are those of a vector, or of a scalar; ``private`` are the private arrays that
+    are read.
     """
 
     loops: tuple[CostLoop, ...]
     reads: tuple[Access, ...]
     writes: Access
     operations: float
+    private: frozenset[str]
 
 
 class Reach:
@@ -178,11 +180,15 @@ def accesses_of(kernel: LoopKernel) -> tuple[str, list[Accesses]]:
     for statement, loops in walk(kernel.statements):
         if isinstance(statement, Store):
             own = tuple(_loop_of(loop) for loop in loops)
-            reads = tuple(_access(load.buffer, load.indices) for load in loads(statement.value))
+            reads = dict.fromkeys(
+                _access(load.buffer, load.indices) for load in loads(statement.value)
+            )
             # Private memory is registers: what is there is not fetched.
-            reads = tuple(r for r in dict.fromkeys(reads) if r.buffer.memory is not Memory.PRIVATE)
+            fetched = tuple(r for r in reads if r.buffer.memory is not Memory.PRIVATE)
+            private = frozenset(r.buffer.name for r in reads if r.buffer.memory is Memory.PRIVATE)
             writes = _access(statement.buffer, statement.indices)
-            found.append(Accesses(own, reads, writes, _operations(statement.value)))
+            operations = _operations(statement.value)
+            found.append(Accesses(own, fetched, writes, operations, private))
     return kernel.name, found
 
 
@@ -205,7 +211,10 @@ def _operations(value: Value) -> float:
         case Constant() | Load():
             return 0.0
         case Guarded():
-            return 1.0 + _operations(value.value)
+            # What is cropped of a tile in registers is known when the kernel is compiled.
+            inside = value.value
+            known = isinstance(inside, Load) and inside.buffer.memory is Memory.PRIVATE
+            return _operations(inside) + (0.0 if known else 1.0)
         case LaneSum():
             return 2.0 + _operations(value.value)
         case Operate():

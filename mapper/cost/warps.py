@@ -95,7 +95,7 @@ class WarpCost:
             return 0.0
         groups = max(m.groups for m in own)
         warps = ceil(size / self._lanes)
-        registers = _OTHER_REGISTERS + sum(_kept(own).values()) + max(m.operands for m in own)
+        registers = _OTHER_REGISTERS + _registers(own)
         local = sum(_local(own).values())
         resident = min(
             _GROUPS,
@@ -136,9 +136,18 @@ class WarpCost:
         return once + _REREAD * again
 
 
-def _kept(own: Sequence[_Mapped]) -> dict[str, float]:
-    """Registers of each private array."""
-    return {name: n for m in own for name, n in m.kept.items()}
+def _registers(own: Sequence[_Mapped]) -> float:
+    """The most that arrays and operands need at once: an array from the first statement that has to
+    do with it to the last."""
+    kept = {name: n for m in own for name, n in m.kept.items()}
+    mentions = {
+        name: [k for k, m in enumerate(own) if name in m.kept or name in m.private] for name in kept
+    }
+    return max(
+        mapped.operands
+        + sum(n for name, n in kept.items() if mentions[name][0] <= k <= mentions[name][-1])
+        for k, mapped in enumerate(own)
+    )
 
 
 def _local(own: Sequence[_Mapped]) -> dict[str, float]:
@@ -162,6 +171,7 @@ class _Mapped:
         self._vector = next((k for k, code in enumerate(codes) if width_of(code) > 1), None)
         self._share_out(codes, sizes)
         writes = statement.writes
+        self.private = statement.private
         self.reduces = [k for k, loop in enumerate(loops) if loop.map_id is None]
         self.kept: dict[str, float] = {}
         self.local: dict[str, float] = {}
@@ -260,7 +270,8 @@ class _Mapped:
             instructions += count
             ports += count * turns
             if reach is not self._write:
-                if last is not None:
+                # What goes to registers as it is needs no others.
+                if last is not None and not (self.kept and not self._statement.operations):
                     self.operands += elements
                 if access.buffer.memory is Memory.GLOBAL:
                     self.loaded_ahead += elements * access.buffer.element_bytes

@@ -29,6 +29,7 @@ from mapper.schedules.primitives import (
     layout,
     materialise,
     move_inside,
+    narrow,
     nest,
     overlap,
     pack,
@@ -168,6 +169,7 @@ PRIMITIVES: dict[str, Primitive] = {
         _primitive(contract.contract, name=_N),
         _primitive(contract.fuse_products, name=_N),
         _primitive(contract.commute, name=_N),
+        _primitive(narrow.narrow, parameter=_N, values=Kind.ORDER),
     )
 }
 """By name in schedules."""

@@ -223,16 +223,15 @@ class GuidedStrategy:
         return next(chain(solved, others), None)
 
     def _weigh(self, place: int) -> None:
-        """Sketches promise what their loops are expected to take beside one another; one after the
-        other, so that those that are known are measured meanwhile."""
+        """Sketches promise what their loops are expected to take beside one another, wherever they
+        stand in the order of their maker."""
         search = self._search(place)
         assert isinstance(search, SketchSearch)
         self._expected[place] = search.expected_ms
         least_ms = min(self._expected.values())
         if 0.0 < least_ms < float("inf"):
             for known, time_ms in self._expected.items():
-                promise = _promise_of(self._sources[known])
-                self._standings[known].promise = promise * time_ms / least_ms
+                self._standings[known].promise = time_ms / least_ms
 
     def _search(self, place: int) -> Search:
         """The search of a subject, begun when it is first asked: a space takes a while."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from math import exp, inf, log
 from random import Random
 from statistics import median
@@ -33,6 +34,10 @@ _BARREN_DRAWS = 4
 #: The fastest, changed in at most so many variables; all changed ones are as many as new ones.
 _FASTEST = 4
 _MOST_FREED = 3
+#: Before anything is timed the cheapest are changed, so often and into so many each.
+_ROUNDS = 4
+_CHEAPEST = 6
+_CHILDREN = 5
 #: Solutions of fewer sizes that say what a space is worth, before any is tried; so many are tried
 #: before a space with all sizes is solved.
 _LOOKED_AT = 64
@@ -232,6 +237,8 @@ class PartSearch:
             self._limits.started = thread_time()
             for _ in range(_BARREN_DRAWS):
                 self._draw(space, max(1, _DRAWS // (_ADDED if self.latest else 1)))
+                if self.latest is None:
+                    self._cheapen(space)
                 self._change(space)
                 if self._pool:
                     return
@@ -288,10 +295,19 @@ class PartSearch:
             if point is None:
                 continue
             factor = timed.time_ms / timed.drawn.cost_ms
-            for _ in range(max(1, _DRAWS // _ADDED // _FASTEST)):
-                number = self._random.randint(1, min(_MOST_FREED, len(space.steps)))
-                freed = self._random.sample(space.steps, number)
-                self._add(space.near(point, freed, self._random), factor)
+            self._add_near(space, point, max(1, _DRAWS // _ADDED // _FASTEST), factor)
+
+    def _cheapen(self, space: SuitedSpace) -> None:
+        """Solutions that differ in little from those that cost least, again and again."""
+        for _ in range(_ROUNDS):
+            for drawn in nsmallest(_CHEAPEST, self._pool, key=lambda d: (d.cost_ms, d.key)):
+                self._add_near(space, drawn.point, _CHILDREN, 1.0)
+
+    def _add_near(self, space: SuitedSpace, point: Point, count: int, factor: float) -> None:
+        for _ in range(count if space.steps else 0):
+            number = self._random.randint(1, min(_MOST_FREED, len(space.steps)))
+            freed = self._random.sample(space.steps, number)
+            self._add(space.near(point, freed, self._random), factor)
 
     def _point_in(self, space: SuitedSpace, timed: _Timed) -> Point | None:
         """Where a solution is in the space, if it can be gone on from: it may have been given in

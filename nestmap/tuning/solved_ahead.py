@@ -23,7 +23,7 @@ from nestmap.tuning.part_search import SolverHere, with_fewer_sizes
 from nestmap.tuning.processes import Processes
 
 #: Seconds of processor time that a space may take here: nobody waits for it.
-_SOLVING_S = 20.0
+_SOLVING_S = 60.0
 #: Seconds between two looks at whether anybody still waits.
 _LOOK_S = 0.1
 

@@ -69,11 +69,15 @@ def _tiled(
         return old_body(new)
 
     after = with_parts(names, found, arrays, body)
-    parameters = [
-        *parameters_for(program, margin.front, tuple(range(MAX_MARGIN))),
-        *parameters_for(program, margin.wide, tuple(range(MAX_MARGIN))),
-        *parameters_for(program, margin.vector, VECTORS),
-    ]
+    parameters = {
+        p.name: p
+        for p in (
+            *parameters_for(program, margin.front, tuple(range(MAX_MARGIN))),
+            *parameters_for(program, margin.wide, tuple(range(MAX_MARGIN))),
+            # A border may be said by vectors.
+            *parameters_for(program, margin.vector, VECTORS),
+        )
+    }
     demands = vector_demands(tiling, margin)
     requirements = [Requirement(margin.vector, Relation.DIVIDES, part) for part in demands]
-    return step(primitive, loop, program, after, parameters, requirements)
+    return step(primitive, loop, program, after, parameters.values(), requirements)

@@ -7,19 +7,23 @@ Deep Learning Accelerators" (ASPLOS'23), section 4, whose open sizes are a const
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mapper.ast_model.types import dimensions
 from mapper.errors import InputError
 from mapper.schedules.carried import carried, one_part
-from mapper.schedules.sketches.analysis import Nest
+from mapper.schedules.schedule import Value
+from mapper.schedules.sketches.analysis import Nest, Operand
 from mapper.schedules.sketches.draft import Draft
-from mapper.schedules.sketches.names import chained, lanes_of, split_in_two
+from mapper.schedules.sketches.names import chained, lanes_of, split_in_two, start_of
 from mapper.schedules.step import refusal
 from mapper.schedules.unique import Names
 
 MOST_SLICES = 16
+#: Of a map, iterations of a work-item that keeps a window in registers, and steps of its chunks.
+_MOST_OWN = 8
+_MOST_OF_A_CHUNK = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +64,24 @@ class Tiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Border:
+    """What is added to a tile's rows before and behind, so that they are whole vectors."""
+
+    front: Value
+    wide: str
+    vector: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Sums:
     """A nest with its sums: names of its reduces, chunks first, and of the array that each operand
-    is read from, packed or not."""
+    is read from, packed or not; operands by their places whose tiles have a border."""
 
     draft: Draft
     tiles: Tiles
     reduces: tuple[str, ...]
     bases: tuple[str, ...]
+    borders: Mapping[int, Border]
 
     @property
     def chunks(self) -> str:
@@ -75,13 +89,15 @@ class _Sums:
 
 
 class Contractions:
-    """Structures of one kernel; what they begin with alike is derived once."""
+    """Structures of one kernel; what they begin with alike is derived once. ``widths`` are the
+    vectors that the device has."""
 
-    def __init__(self, draft: Draft, nest: Nest) -> None:
+    def __init__(self, draft: Draft, nest: Nest, widths: Sequence[int]) -> None:
         self._draft = draft
         self._nest = nest
+        self._widths = widths
         self._tiled: dict[tuple[int, bool, bool, bool], tuple[Draft, Tiles]] = {}
-        self._ready: dict[Choice, tuple[Draft, tuple[str, ...]]] = {}
+        self._ready: dict[Choice, tuple[Draft, tuple[str, ...], Mapping[int, Border]]] = {}
         self._summed: dict[Choice, _Sums] = {}
 
     def of(self, choice: Choice) -> Draft:
@@ -99,7 +115,8 @@ class Contractions:
             buffers = f"prefetch_{self._nest.kernel}"
             draft = draft.maybe("prefetch", sums.chunks, buffers=buffers)
         draft = draft.maybe("contract", sums.chunks)
-        return draft.maybe("unroll", rest, switch=f"unroll_{self._nest.kernel}")
+        draft = draft.maybe("unroll", rest, switch=f"unroll_{self._nest.kernel}")
+        return _narrowed(draft, self._widths, choice)
 
     def _tiles(self, choice: Choice) -> tuple[Draft, Tiles]:
         key = choice.vector, choice.items, choice.apart, choice.local
@@ -107,9 +124,9 @@ class Contractions:
             self._tiled[key] = tiled(self._draft, self._nest, choice)
         return self._tiled[key]
 
-    def _read(self, choice: Choice) -> tuple[Draft, tuple[str, ...]]:
-        """The tiles with what they read made ready, and the array of each operand."""
-        key = replace(choice, slices=False, registers=False)
+    def _read(self, choice: Choice) -> tuple[Draft, tuple[str, ...], Mapping[int, Border]]:
+        """The tiles with what they read made ready, the array of each operand, and borders."""
+        key = replace(choice, slices=False)
         if key not in self._ready:
             draft, tiles = self._tiles(choice)
             bases = tuple(operand.base for operand in self._nest.operands)
@@ -117,18 +134,19 @@ class Contractions:
                 draft, bases = _packed(draft, self._nest, choice, tiles)
             if choice.halo:
                 draft = halo(draft, self._nest, tiles, choice.halo)
+            borders: dict[int, Border] = {}
             if choice.local:
-                draft = _dense(draft, tiles, bases)
-            self._ready[key] = draft, bases
+                draft, borders = _dense(draft, self._nest, choice, tiles, bases)
+            self._ready[key] = draft, bases, borders
         return self._ready[key]
 
     def _sums(self, choice: Choice) -> _Sums:
         if choice not in self._summed:
-            draft, bases = self._read(choice)
+            draft, bases, borders = self._read(choice)
             _, tiles = self._tiles(choice)
             sum_up = summed_in_slices if choice.slices else summed
             draft, tiles, reduces = sum_up(draft, self._nest, tiles, choice.registers)
-            self._summed[choice] = _Sums(draft, tiles, reduces, bases)
+            self._summed[choice] = _Sums(draft, tiles, reduces, bases, borders)
         return self._summed[choice]
 
 
@@ -349,12 +367,49 @@ def _order_in_lanes(
     return None
 
 
-def _dense(draft: Draft, tiles: Tiles, bases: Sequence[str]) -> Draft:
+def _dense(
+    draft: Draft, nest: Nest, choice: Choice, tiles: Tiles, bases: Sequence[str]
+) -> tuple[Draft, dict[int, Border]]:
     """What a tile reads of each array as a dense tile: else what is staged of it later repeats
-    itself along the maps that it is reused along."""
-    for k, base in enumerate(bases):
-        draft = draft.maybe("overlap", tiles.outer[-1], base, **_use(bases, k))
-    return draft
+    itself along the maps that it is reused along. And the borders of those that have one."""
+    loop, borders = tiles.outer[-1], dict[int, Border]()
+    for k, operand in enumerate(nest.operands):
+        border = _border(draft, operand, loop) if choice.registers else None
+        if border is not None:
+            front, wide, vector = border.front, border.wide, border.vector
+            wider = draft.maybe("widen", loop, bases[k], front=front, wide=wide, vector=vector)
+            if wider is not draft:
+                draft, borders[k] = wider, border
+                continue
+        draft = draft.maybe("overlap", loop, bases[k], **_use(bases, k))
+    return draft, borders
+
+
+def _border(draft: Draft, operand: Operand, loop: str) -> Border | None:
+    """Of an operand whose rows windows go along a border with which its tiles are whole vectors:
+    one of them before the rows begins where a vector does."""
+    if operand.rank - 1 not in operand.windows:
+        return None
+    try:
+        start = start_of(draft.program, loop, operand.base)
+    except InputError:
+        return None
+    if start is None or start > 0:
+        return None
+    vector = f"copy_{operand.base}"
+    times = "" if start == -1 else f"{-start}*"
+    front = f"{times}({vector} - 1)" if start else 0
+    return Border(front, f"wide_{operand.base}", vector)
+
+
+def _tile_of(draft: Draft, loop: str, base: str, border: Border | None, **use: int) -> Draft:
+    """What a loop reads of a tile as a dense tile, with its border where there is one: what is cut
+    of it begins anywhere, not where a vector does."""
+    if border is not None:
+        wider = draft.maybe("widen", loop, base, front=border.front, wide=border.wide)
+        if wider is not draft:
+            return wider
+    return draft.maybe("overlap", loop, base, **use)
 
 
 def _staged(draft: Draft, nest: Nest, sums: _Sums) -> Draft:
@@ -362,10 +417,10 @@ def _staged(draft: Draft, nest: Nest, sums: _Sums) -> Draft:
     chunks = sums.chunks
     for k, operand in enumerate(nest.operands):
         base, use = sums.bases[k], _use(sums.bases, k)
-        copy = f"copy_{operand.base}"
-        if copy in {p.name for p in draft.program.parameters}:
+        copy, border = f"copy_{operand.base}", sums.borders.get(k)
+        if border is None and copy in {p.name for p in draft.program.parameters}:
             copy = f"{copy}_{k + 1}"
-        dense = draft.maybe("overlap", chunks, base, **use)
+        dense = _tile_of(draft, chunks, base, border, **use)
         try:
             order = _chunk_first(dense, chunks, base, f"chunk_{nest.kernel}", **use)
         except InputError:
@@ -385,13 +440,30 @@ def _in_registers(draft: Draft, nest: Nest, sums: _Sums, choice: Choice) -> tupl
     item = sums.tiles.items[-1]
     for k, operand in enumerate(nest.operands):
         base = f"{sums.bases[k]}_local"
-        draft = draft.maybe("overlap", item, base).maybe("overlap", step, base)
+        for loop in (item, step):
+            draft = _tile_of(draft, loop, base, sums.borders.get(k))
         apart = operand.depends(choice.vector)
         lanes = nest.loops[choice.vector].name if apart else f"{operand.base}_{k + 1}"
         draft = draft.then("stage", step, base, "private", vector=f"lanes_{lanes}", apart=apart)
     for _ in windows[1:]:
         draft = draft.then("flatten_reduces", windows[0])
     return draft, step
+
+
+def _narrowed(draft: Draft, widths: Sequence[int], choice: Choice) -> Draft:
+    """Vectors no longer than the device's, borders shorter than they are; and where a whole window
+    is in registers, tiles and chunks that leave room for it."""
+    most = {"copy_": max(widths), "lanes_": max(widths), "wide_": max(widths) - 1}
+    if choice.registers:
+        most |= {"own_": _MOST_OWN, "chunk_": _MOST_OF_A_CHUNK}
+    for parameter in draft.program.parameters:
+        bound = next((n for start, n in most.items() if parameter.name.startswith(start)), None)
+        if bound is not None:
+            kept = tuple(v for v in parameter.values if v <= bound)
+            if parameter.name.startswith(("copy_", "lanes_")):
+                kept = tuple(v for v in kept if v in widths)
+            draft = draft.maybe("narrow", parameter.name, kept)
+    return draft
 
 
 def _chunk_first(draft: Draft, chunks: str, base: str, size: str, use: int = 0) -> tuple[int, ...]:

@@ -170,7 +170,7 @@ class Combinations:
         if start is None:
             return
         draft, nest = start
-        shared = Contractions(draft, nest)
+        shared = Contractions(draft, nest, self._device.vector_widths)
         known: set[tuple[Use, ...]] = set()
         for place, structure in enumerate(structures(nest, self._device)):
             name = _shortened(structure.name, place)
@@ -256,6 +256,7 @@ def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
     windows = any(o.windows for o in nest.operands)
     lanes = lanes_of_nest(nest)
     packed = packed_lanes(nest, lanes) if nest.is_contraction else []
+    found: list[tuple[Choice, Structure]] = []
     for place in (*lanes, *packed):
         along = nest.loops[place].name
         slides = any(o.windows and o.depends(place) for o in nest.operands)
@@ -267,11 +268,16 @@ def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
                 continue
             if choice.packed and not nest.is_contraction:
                 continue
-            yield Structure(
+            structure = Structure(
                 f"{name}-{along}",
                 f"{reason}; lanes along {along}",
                 lambda _d, _n, c, choice=choice: c.of(choice),
             )
+            found.append((choice, structure))
+    # What keeps windows in registers is fastest where it applies, and takes longest to be solved.
+    first, *others = found
+    others.sort(key=lambda one: not one[0].registers)
+    yield from (structure for _, structure in (first, *others))
 
 
 def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple[Choice, str, str]]:
@@ -357,7 +363,7 @@ def _parts_tiled(draft: Draft, nest: Nest, device: DeviceProfile) -> Draft:
     draft, parts_nest = nest_of(over_groups(draft, nest), f"{nest.kernel}_parts")
     group = not device.is_processor
     choice = Choice(lanes_of_nest(parts_nest)[0], items=group, apart=group, local=group)
-    return Contractions(draft, parts_nest).of(choice)
+    return Contractions(draft, parts_nest, device.vector_widths).of(choice)
 
 
 def _plain(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:

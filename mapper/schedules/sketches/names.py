@@ -40,3 +40,11 @@ def lanes_of(
     mine = [any(t.variable == variable for t in core.dimensions[d].inner) for d in core.kept]
     rank = len(core.outer) + len(core.kept)
     return rank, len(core.outer) + mine.index(True) if any(mine) else None
+
+
+def start_of(program: Program, loop: str, base: str) -> int | None:
+    """Where the first tile of ``base`` that a loop reads begins along its rows: before them, where
+    it has a border (negative). None where that is no number."""
+    found = carried("sketch", Names(program), program, loop, every=True)
+    tiling = part_tiling("sketch", found, loop, one_part("sketch", found, loop, base))
+    return tiling.dimensions[tiling.kept[-1]].start.constant if tiling.kept else None

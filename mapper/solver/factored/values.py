@@ -137,7 +137,7 @@ class FactoredValues:
                     rows[place] = np.where(one.table.columns[name] == value, rows[place], 0)
         if self._impossible or any(not ways.any() for ways in rows.values()):
             return Counts(0, rows, ())
-        suffixes = self._suffixes(rows)
+        suffixes = self._suffixes_within(rows) if only else self._suffixes(rows)
         free = (ways for place, ways in rows.items() if self.groups[place].number == 1)
         return Counts(int(suffixes[0][0]) * prod(int(ways.sum()) for ways in free), rows, suffixes)
 
@@ -153,6 +153,35 @@ class FactoredValues:
                 if float(counts.max()) * degree * float(ways.max()) >= _SAFE:
                     counts = counts.astype(object)
             counts = np.add.reduceat(_weights(layer, ways, counts), layer.starts[:-1])
+            found.append(counts)
+        found.reverse()
+        return found
+
+    def _suffixes_within(self, rows: Mapping[int, Array]) -> list[Array]:
+        """As :meth:`_suffixes`, by the arcs alone that values which are given leave: mostly few."""
+        states: Array = np.zeros(1, np.int64)
+        left: list[tuple[Array, Array, Array]] = []
+        for layer, place in zip(self._layers, self._levels, strict=True):
+            self.watch.tick()
+            ways = self.groups[place].ways(rows[place])
+            first, number = layer.starts[states], layer.starts[states + 1] - layer.starts[states]
+            before = np.cumsum(number) - number
+            arcs = np.repeat(first - before, number) + np.arange(int(number.sum()))
+            sources = np.repeat(states, number)
+            kept = ways[layer.value[arcs]] != 0
+            arcs, sources = arcs[kept], sources[kept]
+            left.append((arcs, sources, ways))
+            states = np.unique(layer.target[arcs])
+        counts: Array = np.ones(self._layers[-1].next_states if self._layers else 1, np.int64)
+        found = [counts]
+        for layer, own in zip(reversed(self._layers), reversed(left), strict=True):
+            arcs, sources, ways = own
+            most = float(counts.max(initial=0)) * len(arcs) * float(ways.max())
+            if counts.dtype != object and most >= _SAFE:
+                counts = counts.astype(object)
+            weights = ways[layer.value[arcs]] * counts[layer.target[arcs]]
+            counts = np.zeros(len(layer.starts) - 1, weights.dtype)
+            np.add.at(counts, sources, weights)
             found.append(counts)
         found.reverse()
         return found

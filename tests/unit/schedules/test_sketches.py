@@ -16,7 +16,9 @@ from mapper.ast_model.nodes import Map, Node, Program
 from mapper.ast_model.text_form import parse
 from mapper.ast_model.type_check import check_program
 from mapper.errors import InputError
+from mapper.layer_spec import LayerSpec, Layout
 from mapper.profiles import load_profile
+from mapper.programs.high_level import high_level_convolution
 from mapper.schedules.schedule import derived
 from mapper.schedules.sketches.derivation import sketches_of
 from mapper.schedules.tree import nodes_of
@@ -299,6 +301,29 @@ def test_steps_of_a_chunk_are_shared_out_over_some_work_items() -> None:
     }
     assert lengths["k_in_tile_tile_part"] == "4"
     assert len({name for name in found if name.startswith("blocks-sliced")}) >= 2
+
+
+def test_tiles_of_windows_along_rows_are_whole_vectors_with_a_border() -> None:
+    rows_last = LayerSpec(8, 8, 8, 8, 3, 3, 1, 1, 1, 1, 1, layout=Layout.NCHW)
+    program = replace(high_level_convolution(rows_last), constants=("weights",))
+    found = {s.name: s for s in sketches_of(program, load_profile("h200"))}
+    sketch = found["blocks-registers-filter"]
+    widened = [dict(u.arguments) for u in sketch.schedule.uses if u.primitive == "widen"]
+    # Of the group's tile, of a chunk, of a work-item, and of a step.
+    assert len(widened) == 4
+    # The border begins one place before a row, and with it a vector.
+    assert {one["front"] for one in widened} == {"(copy_image - 1)"}
+    assert {p.name: p.values for p in sketch.program.parameters}["wide_image"] == (0, 1, 2, 3)
+    channels_last = sketches_of(program_of("convolution NHWC"), load_profile("h200"))
+    assert not any(u.primitive == "widen" for s in channels_last for u in s.schedule.uses)
+
+
+def test_no_size_of_a_gpus_vectors_is_longer_than_they_are() -> None:
+    device = load_profile("h200")
+    for sketch in sketches_of(program_of("convolution NCHW"), device):
+        for parameter in sketch.program.parameters:
+            if sketch.name.startswith("blocks-") and parameter.name.startswith(("copy_", "lanes_")):
+                assert set(parameter.values) <= {*device.vector_widths}
 
 
 def test_maps_that_go_through_all_arrays_row_after_row_are_one() -> None:
