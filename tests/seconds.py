@@ -21,9 +21,9 @@ from tests.effort import LONG
 ROOT = Path(__file__).resolve().parents[1]
 FILE = Path(__file__).with_suffix(".txt")
 #: One in so many of the long tests runs at a commit; in so many commits on each other, all do.
-ONE_IN = 12
+ONE_IN = 16
 #: From which on a test is long, and its module.
-LONG_TEST_S = 0.5
+LONG_TEST_S = 0.25
 LONG_MODULE_S = 2
 _HEAD = """\
 # Seconds that test functions take with all their cases, and how many those are; only functions
