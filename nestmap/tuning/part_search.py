@@ -7,11 +7,9 @@ what was fast is changed in a few places, and the solver draws what must follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import nsmallest
 from math import exp, inf, log
-from random import Random
 from statistics import median
 from time import thread_time
 from typing import Protocol
@@ -22,22 +20,17 @@ from mapper.errors import LimitError, UnsatisfiableError
 from mapper.solver.factored.suited import Point, SuitedSpace
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
 from mapper.solver.space import Domain, Space
+from nestmap.tuning.drawing import DRAWS, Drawing, Drawn, Key, cheapest_ms
 from nestmap.tuning.progress_share import progress_share
 
-#: Random solutions that the first candidates are chosen from, and the share of them that each batch
-#: adds; of these and changed ones no more are kept.
-_DRAWS = 256
+#: The share of a search's first random solutions that each batch adds; of these and changed ones no
+#: more are kept.
 _ADDED = 8
 _KEPT = 256
 #: How often it is drawn again where all was known, before a space is taken to be exhausted.
 _BARREN_DRAWS = 4
-#: The fastest, changed in at most so many variables; all changed ones are as many as new ones.
+#: The fastest, which are changed; all changed ones are as many as new ones.
 _FASTEST = 4
-_MOST_FREED = 3
-#: Before anything is timed the cheapest are changed, so often and into so many each.
-_ROUNDS = 4
-_CHEAPEST = 6
-_CHILDREN = 5
 #: Solutions of fewer sizes that say what a space is worth, before any is tried; so many are tried
 #: before a space with all sizes is solved.
 _LOOKED_AT = 64
@@ -54,18 +47,6 @@ _MOST_SIZES = 6
 _LEAST_MS = 1e-6
 #: What failed beside others that may be to blame is expected to be that much slower.
 _DOUBT = 1.2
-
-Key = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A solution, and the time that it is expected to take, in ms."""
-
-    point: Point
-    key: Key
-    cost_ms: float
-    expected_ms: float
 
 
 @dataclass(slots=True)
@@ -87,6 +68,10 @@ class Solver(Protocol):
         """With fewer sizes."""
         ...
 
+    def opening(self) -> Sequence[Drawn]:
+        """What the search of the one with fewer sizes begins with, where that is known already."""
+        ...
+
     def fine(self, watch: Watch, wait: bool) -> SuitedSpace | None:
         """With all sizes; None where that takes longer and nobody waits."""
         ...
@@ -101,6 +86,10 @@ class SolverHere:
     def coarse(self, watch: Watch) -> SuitedSpace:
         """See :class:`Solver`."""
         return SuitedSpace(with_fewer_sizes(self._space), watch)
+
+    def opening(self) -> Sequence[Drawn]:
+        """See :class:`Solver`."""
+        return ()
 
     def fine(self, watch: Watch, wait: bool) -> SuitedSpace | None:
         """See :class:`Solver`."""
@@ -127,14 +116,13 @@ class PartSearch:
         self._solved: SuitedSpace | None = None
         self._is_coarse = True
         self._cost = cost
-        self._random = Random(seed)
+        self._drawing = Drawing(space, cost, seed)
         self._watch = watch
         limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
         # One seed gives one order, however busy the machine is.
         self._limits = Watch(limits, cancelled=self._is_cancelled, clock=thread_time)
-        self._names = tuple(name for name, _ in space.variables)
-        self._keys = {self._key(assignment) for assignment in known}
-        self._pool: list[Drawn] = []
+        self._drawing.keys.update(map(self._drawing.key, known))
+        self._is_opened = False
         self._waiting: list[Drawn] = []
         self._timed: dict[Key, _Timed] = {}
         self._former: set[Key] = set()
@@ -165,7 +153,9 @@ class PartSearch:
     def expected_ms(self) -> float:
         """What the fastest of some solutions is expected to take by its cost, before any was
         timed; infinite where there is none."""
-        return cheapest_ms(self._solutions(), self._cost, _LOOKED_AT)
+        space = self._solutions()
+        known = [drawn.cost_ms for drawn in self._solver.opening()]
+        return min(known) if known else cheapest_ms(space, self._cost, _LOOKED_AT)
 
     def promised_ms(self, factor: float, of_all: int) -> float:
         """The time that it may be brought to in the end, with ``of_all`` candidates tried of the
@@ -184,7 +174,7 @@ class PartSearch:
         """The cost of the cheapest that is known."""
         if self.latest is None:
             self._fill()
-        known = [*self._pool, *self._waiting, *([self.latest] if self.latest else [])]
+        known = [*self._drawing.pool, *self._waiting, *([self.latest] if self.latest else [])]
         return min((drawn.cost_ms for drawn in known), default=inf)
 
     # What comes next
@@ -209,7 +199,7 @@ class PartSearch:
         and only one."""
         if drawn.key not in self._doubted:
             self._doubted.add(drawn.key)
-            self._pool.append(replace(drawn, expected_ms=_DOUBT * drawn.expected_ms))
+            self._drawing.pool.append(replace(drawn, expected_ms=_DOUBT * drawn.expected_ms))
 
     def unused(self, drawn: Drawn) -> None:
         """What was given is not tried after all."""
@@ -219,32 +209,47 @@ class PartSearch:
     def _batch(self) -> list[Drawn]:
         """What is expected to be fastest of what is known, and one by chance."""
         self._fill()
-        self._pool.sort(key=lambda drawn: (drawn.expected_ms, drawn.key))
-        del self._pool[_KEPT:]
+        pool = self._drawing.pool
+        pool.sort(key=lambda drawn: (drawn.expected_ms, drawn.key))
+        del pool[_KEPT:]
         found: list[Drawn] = []
-        while self._pool and len(found) < (_BATCH if self.latest else 1):
+        while pool and len(found) < (_BATCH if self.latest else 1):
             by_chance = len(found) == _BATCH - 1
-            most = max(1, len(self._pool) // _CHANCES)
-            found.append(self._pool.pop(self._random.randrange(most) if by_chance else 0))
+            most = max(1, len(pool) // _CHANCES)
+            found.append(pool.pop(self._drawing.random.randrange(most) if by_chance else 0))
         return found
 
     def _fill(self) -> None:
         """Draw some more, if there are more."""
-        if self._pool and self.latest is None:
+        drawing = self._drawing
+        if drawing.pool and self.latest is None:
             return
         while True:
             space, coarse = self._solutions(), self._is_coarse
+            if self._take_opening():
+                return
             self._limits.started = thread_time()
             for _ in range(_BARREN_DRAWS):
-                self._draw(space, max(1, _DRAWS // (_ADDED if self.latest else 1)))
                 if self.latest is None:
-                    self._cheapen(space)
+                    drawing.open(space)
+                else:
+                    drawing.draw(space, DRAWS // _ADDED, self.calibration or 1.0)
                 self._change(space)
-                if self._pool:
+                if drawing.pool:
                     return
             if not coarse:
                 return
             self._refine(wait=True)
+
+    def _take_opening(self) -> bool:
+        """Begin with what is known to begin with; whether there is anything."""
+        if self._is_opened:
+            return False
+        self._is_opened = True
+        drawing = self._drawing
+        drawing.pool += [d for d in self._solver.opening() if d.key not in drawing.keys]
+        drawing.keys.update(drawn.key for drawn in drawing.pool)
+        return bool(drawing.pool)
 
     def _is_cancelled(self) -> bool:
         cancelled = self._watch().cancelled
@@ -277,15 +282,9 @@ class PartSearch:
         self._is_coarse = False
         self._solved = space
         # What was drawn may be drawn again; what was given may still be told of.
-        self._keys -= {drawn.key for drawn in self._pool}
-        self._pool.clear()
-        self._former = set(self._keys)
-
-    def _draw(self, space: SuitedSpace, count: int) -> None:
-        """Random solutions, each equally likely."""
-        factor = self.calibration or 1.0
-        for _ in range(count):
-            self._add(space.draw_point(self._random), factor)
+        self._drawing.keys -= {drawn.key for drawn in self._drawing.pool}
+        self._drawing.pool.clear()
+        self._former = set(self._drawing.keys)
 
     def _change(self, space: SuitedSpace) -> None:
         """Solutions that differ in little from the fastest ones; they are expected to be as much
@@ -295,19 +294,7 @@ class PartSearch:
             if point is None:
                 continue
             factor = timed.time_ms / timed.drawn.cost_ms
-            self._add_near(space, point, max(1, _DRAWS // _ADDED // _FASTEST), factor)
-
-    def _cheapen(self, space: SuitedSpace) -> None:
-        """Solutions that differ in little from those that cost least, again and again."""
-        for _ in range(_ROUNDS):
-            for drawn in nsmallest(_CHEAPEST, self._pool, key=lambda d: (d.cost_ms, d.key)):
-                self._add_near(space, drawn.point, _CHILDREN, 1.0)
-
-    def _add_near(self, space: SuitedSpace, point: Point, count: int, factor: float) -> None:
-        for _ in range(count if space.steps else 0):
-            number = self._random.randint(1, min(_MOST_FREED, len(space.steps)))
-            freed = self._random.sample(space.steps, number)
-            self._add(space.near(point, freed, self._random), factor)
+            self._drawing.change(space, point, max(1, DRAWS // _ADDED // _FASTEST), factor)
 
     def _point_in(self, space: SuitedSpace, timed: _Timed) -> Point | None:
         """Where a solution is in the space, if it can be gone on from: it may have been given in
@@ -320,23 +307,6 @@ class PartSearch:
             self._former.discard(drawn.key)
             timed.drawn = replace(drawn, point=point)
         return point
-
-    def _add(self, point: Point | None, factor: float) -> None:
-        if point is None or (key := self._key(point.assignment)) in self._keys:
-            return
-        self._keys.add(key)
-        cost_ms = self._cost.ms(point.assignment)
-        self._pool.append(Drawn(point, key, cost_ms, factor * cost_ms))
-
-    def _key(self, assignment: Mapping[Variable, int]) -> Key:
-        return tuple(assignment[name] for name in self._names)
-
-
-def cheapest_ms(space: SuitedSpace, cost: LoopCost, draws: int) -> float:
-    """What the cheapest of so many random solutions costs; infinite where there is none."""
-    random = Random(0)
-    drawn = (space.draw_joint(random) for _ in range(draws))
-    return min((cost.ms(found) for found in drawn if found is not None), default=inf)
 
 
 def with_fewer_sizes(space: Space) -> Space:

@@ -192,7 +192,7 @@ def _solved_ahead(
     ahead = sketches[1:]
     if not processes or not ahead:
         return nullcontext()
-    return SolvedAhead(subjects, ahead, space_of, min(processes, len(ahead)))
+    return SolvedAhead(subjects, ahead, space_of, device.profile(), min(processes, len(ahead)))
 
 
 def _has_own_cores(device: MeasuringDevice) -> bool:

@@ -24,8 +24,9 @@ from mapper.solver.limits import Watch
 from mapper.solver.sampling import checked
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import MOST_TOO_LARGE, Candidate, fits
+from nestmap.tuning.drawing import Drawn
 from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
-from nestmap.tuning.part_search import Drawn, PartSearch, Solver
+from nestmap.tuning.part_search import PartSearch, Solver
 from nestmap.tuning.progress_share import progress_share
 from nestmap.tuning.sources import Refused, Source
 

@@ -20,8 +20,8 @@ from mapper.schedules.sketches.derivation import AS_IS, Combination, Combination
 from mapper.schedules.sketches.draft import Sketch
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
+from nestmap.tuning.drawing import cheapest_ms
 from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
-from nestmap.tuning.part_search import cheapest_ms
 
 #: By how much the best of a sketch is likely to be slower than that of the one before it, which
 #: its maker holds to be better.

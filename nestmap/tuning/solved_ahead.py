@@ -1,8 +1,9 @@
 """The spaces of a program's sketches, solved side by side before the search asks for them.
 
-A space takes seconds to be solved, and a search weighs a dozen of them. Where the cores are not
-what is timed, processes solve them: all with fewer sizes at first, most promising first, and a
-space with all sizes once candidates of it were tried.
+A space takes seconds to be solved and drawn from, and a search weighs a dozen of them. Where the
+cores are not what is timed, processes solve them: all with fewer sizes at first, most promising
+first, with the solutions that a search begins with; and a space with all sizes once candidates of
+it were tried.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import thread_time
 
+from mapper.device_profile import DeviceProfile
 from mapper.errors import NestmapError
 from mapper.pipeline import Subject
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
 from mapper.solver.space import Space
+from nestmap.tuning.drawing import Drawn, opening
 from nestmap.tuning.kernel_parts import KernelPart, kernel_parts
 from nestmap.tuning.part_search import SolverHere, with_fewer_sizes
 from nestmap.tuning.processes import Processes
@@ -28,10 +31,12 @@ _SOLVING_S = 60.0
 _LOOK_S = 0.1
 
 SpaceOf = Callable[[Subject], Space]
-_Given = tuple[Sequence[Subject], SpaceOf]
+_Given = tuple[Sequence[Subject], SpaceOf, DeviceProfile]
 #: A subject's number, and which of its parts with all sizes: none is the start of all of them.
 _Job = tuple[int, int | None]
 _Found = SuitedSpace | NestmapError
+#: A part with fewer sizes, and what its search begins with.
+_Opened = tuple[SuitedSpace, tuple[Drawn, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +45,23 @@ class Begun:
 
     space: Space
     parts: tuple[KernelPart, ...]
-    solved: tuple[_Found, ...]
+    opened: tuple[_Opened | NestmapError, ...]
 
 
 class SolvedAhead:
-    """Processes that solve sketches, those at ``places``; ``space_of``, which derives a space,
-    travels to them."""
+    """Processes that solve sketches for a device, those at ``places``; ``space_of``, which derives
+    a space, travels to them."""
 
     def __init__(
-        self, subjects: Sequence[Subject], places: Sequence[int], space_of: SpaceOf, processes: int
+        self,
+        subjects: Sequence[Subject],
+        places: Sequence[int],
+        space_of: SpaceOf,
+        device: DeviceProfile,
+        processes: int,
     ) -> None:
         self._processes: Processes[_Given, _Job, Begun | _Found] = Processes(
-            _solve, (subjects, space_of), processes
+            _solve, (subjects, space_of, device), processes
         )
         self._sketches = {index: SketchAhead(partial(self._made, index)) for index in places}
 
@@ -96,7 +106,7 @@ class SketchAhead:
         begun = self.begun()
         assert begun is not None
         return _PartAhead(
-            begun.parts[number].space, begun.solved[number], partial(self._made, number)
+            begun.parts[number].space, begun.opened[number], partial(self._made, number)
         )
 
 
@@ -106,20 +116,25 @@ class _PartAhead:
     def __init__(
         self,
         space: Space,
-        coarse: _Found,
+        opened: _Opened | NestmapError,
         made: Callable[[], Future[Begun | _Found | Exception | None]],
     ) -> None:
         self._space = space
-        self._coarse = coarse
+        self._opened = opened
         self._made = made
         self._fine: Future[Begun | _Found | Exception | None] | None = None
 
     def coarse(self, watch: Watch) -> SuitedSpace:
         """With fewer sizes."""
-        if isinstance(self._coarse, NestmapError):
-            raise self._coarse
-        self._coarse.watch = watch
-        return self._coarse
+        if isinstance(self._opened, NestmapError):
+            raise self._opened
+        space, _ = self._opened
+        space.watch = watch
+        return space
+
+    def opening(self) -> Sequence[Drawn]:
+        """What its search begins with."""
+        return () if isinstance(self._opened, NestmapError) else self._opened[1]
 
     def fine(self, watch: Watch, wait: bool) -> SuitedSpace | None:
         """With all sizes; None where it is not there yet and nobody waits."""
@@ -152,21 +167,34 @@ def _awaited(
 
 
 def _solve(given: _Given, job: _Job) -> Begun | _Found:
-    (subjects, space_of), (index, number) = given, job
+    (subjects, space_of, device), (index, number) = given, job
     subject = subjects[index]
     space = space_of(subject)
     parts = kernel_parts(subject.require_program(), space)
     if number is not None:
-        return _suited(parts[number].space)
-    solved = [_suited(with_fewer_sizes(part.space)) for part in parts]
-    return Begun(space, parts, tuple(solved))
+        try:
+            return _let_go(SuitedSpace(parts[number].space, _watch()))
+        except NestmapError as error:
+            return error
+    return Begun(space, parts, tuple(_opened(part, device) for part in parts))
 
 
-def _suited(space: Space) -> _Found:
-    limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
+def _opened(part: KernelPart, device: DeviceProfile) -> _Opened | NestmapError:
+    space = with_fewer_sizes(part.space)
     try:
-        found = SuitedSpace(space, Watch(limits, started=thread_time(), clock=thread_time))
+        solved = SuitedSpace(space, _watch())
+        drawn = opening(space, solved, part.cost(device)) if solved.count_joint() else ()
     except NestmapError as error:
         return error
-    found.watch = Watch()
-    return found
+    return _let_go(solved), drawn
+
+
+def _watch() -> Watch:
+    limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
+    return Watch(limits, started=thread_time(), clock=thread_time)
+
+
+def _let_go(space: SuitedSpace) -> SuitedSpace:
+    """A space as it travels: limits are of who goes on with it."""
+    space.watch = Watch()
+    return space

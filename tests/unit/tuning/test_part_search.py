@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -18,8 +19,9 @@ from mapper.solver.limits import Watch
 from mapper.solver.space import Space, check
 from mapper.tuning_space.where import with_where
 from nestmap.tuning import part_search
+from nestmap.tuning.drawing import Drawn
 from nestmap.tuning.kernel_parts import KernelPart, kernel_parts
-from nestmap.tuning.part_search import Drawn, PartSearch, with_fewer_sizes
+from nestmap.tuning.part_search import PartSearch, with_fewer_sizes
 from nestmap.tuning.sketch_subjects import sketched_subjects, with_suits
 
 POCL = load_profile("pocl")
@@ -114,7 +116,7 @@ def test_a_space_that_takes_long_with_all_sizes_keeps_the_fewer(
 def test_a_kernel_that_packs_constants_costs_a_run_nothing() -> None:
     part = part_of("tile-packed-column")
     assert part.once == {"b_packed"}
-    drawn = SuitedSpace(part.space).draw_joint(part_search.Random(1))
+    drawn = SuitedSpace(part.space).draw_joint(Random(1))
     assert drawn is not None
     each_time = replace(part, once=frozenset())
     assert part.cost(POCL).ms(drawn) < each_time.cost(POCL).ms(drawn)

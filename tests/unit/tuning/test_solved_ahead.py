@@ -19,8 +19,9 @@ from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.limits import Cancelled, Watch
 from mapper.solver.space import Space
 from nestmap.tuning import run
+from nestmap.tuning.drawing import cheapest_ms
 from nestmap.tuning.kernel_parts import kernel_parts
-from nestmap.tuning.part_search import with_fewer_sizes
+from nestmap.tuning.part_search import PartSearch, with_fewer_sizes
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.sketch_subjects import sketched_subjects, with_suits
 from nestmap.tuning.solved_ahead import SolvedAhead
@@ -57,7 +58,7 @@ def at_leisure(subject: Subject) -> Space:
 
 @pytest.fixture(scope="module")
 def ahead() -> Iterator[SolvedAhead]:
-    with SolvedAhead(SKETCHES, range(1, len(SKETCHES)), space_of, 2) as solved:
+    with SolvedAhead(SKETCHES, range(1, len(SKETCHES)), space_of, H200, 2) as solved:
         yield solved
 
 
@@ -82,12 +83,38 @@ def test_a_process_solves_what_the_search_would(ahead: SolvedAhead, place: int) 
         assert fine.watch is watch is coarse.watch
 
 
+def test_a_search_begins_with_what_a_process_found_cheapest(ahead: SolvedAhead) -> None:
+    sketch = ahead.sketch(1)
+    assert sketch is not None
+    begun = sketch.begun()
+    assert begun is not None
+    (part,) = begun.parts
+    cost = part.cost(H200)
+    solver = sketch.part(0)
+    costs = sorted(drawn.cost_ms for drawn in solver.opening())
+    assert len(costs) > 100
+    space = solver.coarse(Watch())
+    # The cheapest were changed to cheaper ones.
+    assert costs[0] <= cheapest_ms(space, cost, 256)
+    first = solver.opening()[0]
+    search = PartSearch(part.space, cost, 1, [first.point.assignment], solver=solver)
+    assert search.expected_ms == costs[0]
+    found = [search.next() for _ in range(4)]
+    assert [drawn.cost_ms for drawn in found[:1] if drawn] == costs[:1]
+    assert all(drawn is not None and drawn.key != first.key for drawn in found)
+    # What was timed is gone on from.
+    assert found[0] is not None
+    search.tell(found[0], 1.0)
+    assert space.point_of(found[0].point.assignment) == found[0].point
+    assert all(search.next() is not None for _ in range(200))
+
+
 def test_what_no_process_is_asked_for_has_none(ahead: SolvedAhead) -> None:
     assert ahead.sketch(0) is None
 
 
 def test_what_an_ended_process_had_under_way_is_solved_by_who_asks() -> None:
-    with SolvedAhead(SKETCHES, [1, 2], space_of, 1) as solved:
+    with SolvedAhead(SKETCHES, [1, 2], space_of, H200, 1) as solved:
         one, other = solved.sketch(1), solved.sketch(2)
         assert one is not None and other is not None and one.begun() is not None
         solver = one.part(0)
@@ -101,7 +128,7 @@ def test_what_an_ended_process_had_under_way_is_solved_by_who_asks() -> None:
 
 
 def test_a_space_that_cannot_be_derived_is_an_error_for_who_asks() -> None:
-    with SolvedAhead(SKETCHES, [1], never, 1) as solved:
+    with SolvedAhead(SKETCHES, [1], never, H200, 1) as solved:
         sketch = solved.sketch(1)
         assert sketch is not None
         with pytest.raises(InputError, match="has no space"):
@@ -110,7 +137,7 @@ def test_a_space_that_cannot_be_derived_is_an_error_for_who_asks() -> None:
 
 def test_nobody_waits_for_a_space_longer_than_wanted() -> None:
     started = time.monotonic()
-    with SolvedAhead(SKETCHES, [1], at_leisure, 1) as solved:
+    with SolvedAhead(SKETCHES, [1], at_leisure, H200, 1) as solved:
         sketch = solved.sketch(1)
         assert sketch is not None and not sketch.is_begun
         with pytest.raises(Cancelled):

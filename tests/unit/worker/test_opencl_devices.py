@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from mapper.errors import DeviceError
+from mapper.profiles import load_profile
 from worker.devices.facts import device_facts, machine_state
 from worker.devices.opencl import (
     CPU_PRIVATE_BYTES,
@@ -112,6 +113,8 @@ def test_what_suits_a_device_is_asked_of_its_driver(
     assert known == (
         profile.lanes, profile.vector_registers, profile.vector_bytes, profile.local_memory,
     )  # fmt: skip
+    # What the shipped profiles of GPUs say too: a load brings 128 bits.
+    assert profile.vector_widths == load_profile("h200").vector_widths
 
 
 @pytest.mark.kernels
