@@ -25,16 +25,20 @@ from mapper.schedule import ScheduleCode
 
 _CYCLES_A_MS = 1.7e6
 #: What a unit has: registers of 4 bytes, local memory, nearest cache, places for work-items and for
-#: groups, instructions of warps that it begins in a cycle.
+#: groups, instructions of warps that it begins in a cycle (more than it does: of those that are
+#: counted compilers leave some out).
 _REGISTERS = 65536
 _MOST_REGISTERS = 255
 _LOCAL_BYTES = 224 << 10
 _CACHE_BYTES = 224 << 10
 _ITEMS = 2048
 _GROUPS = 32
-_ISSUED = 4.0
+_ISSUED = 5.0
+#: Of these one warp has so many, which waits for what it computed last: few warps keep a unit less
+#: than busy.
+_OF_A_WARP = 0.75
 #: Bytes that a unit gets in a cycle from the shared cache and from memory, and the former's size.
-_FROM_SHARED = 40.0
+_FROM_SHARED = 23.0
 _FROM_MEMORY = 14.5
 _SHARED_BYTES = 40 << 20
 _REREAD = 0.3
@@ -49,14 +53,14 @@ _OTHER_REGISTERS = 14
 #: Cycles until what is loaded is there: from memory and from local memory; of a barrier, of a step
 #: of a loop, of a group, of a launch; instructions of a work-item at its begin and of a place in a
 #: fused loop.
-_LATENCY = 250.0
-_NEAR_LATENCY = 30.0
-_CACHED_LATENCY = 200.0
+_LATENCY = 150.0
+_NEAR_LATENCY = 80.0
+_CACHED_LATENCY = 400.0
 _BARRIER = 40.0
 _STEP = 3.0
-_GROUP = 300.0
-_LAUNCH = 5000.0
-_ITEM = 20.0
+_GROUP = 200.0
+_LAUNCH = 4000.0
+_ITEM = 60.0
 _DIGITS = 6.0
 _SPILLING = 1.5
 #: Steps that compilers take together by themselves, and instructions of a body that they, and the
@@ -109,19 +113,26 @@ class WarpCost:
         cache = _CACHE_BYTES - resident * local
         shared = sum(m.from_shared(cache / resident) for m in own)
         memory = self._memory_bytes(own, shared * groups) / groups
-        # Most of what does not take longest is hidden behind it.
-        parts = [issued / _ISSUED, ports, shared / _FROM_SHARED, memory / _FROM_MEMORY]
-        work = max(parts) + 0.2 * (sum(parts) - max(parts)) + _GROUP / 4
-        if registers > min(_MOST_REGISTERS, _REGISTERS / (warps * self._lanes)):
-            work *= _SPILLING
-        under_way = resident * size * max(m.loaded_ahead for m in own)
-        waiting = sum(m.waiting for m in own)
+        spilled = registers > min(_MOST_REGISTERS, _REGISTERS / (warps * self._lanes))
+        slower = _SPILLING if spilled else 1.0
         if not any(m.reduces for m in own):
-            work *= max(1.0, min(8.0, _UNDER_WAY / max(1.0, under_way)))
+            under_way = resident * size * max(m.loaded_ahead for m in own)
+            slower *= max(1.0, min(8.0, _UNDER_WAY / max(1.0, under_way)))
+
+        def work(at_once: int) -> float:
+            """Of so many groups beside one another on a unit."""
+            rate = min(_ISSUED, _OF_A_WARP * at_once * warps)
+            others = (ports, shared / _FROM_SHARED, memory / _FROM_MEMORY)
+            # What does not take longest is hidden behind it.
+            longest = max(issued / rate, *others)
+            return at_once * (slower * longest + _GROUP)
+
+        waiting = sum(m.waiting for m in own)
         full, rest = divmod(groups, self._units * resident)
-        total = full * max(resident * work, work + waiting)
+        alone = work(1) + waiting
+        total = full * max(work(resident), alone)
         if rest:
-            total += max(ceil(rest / self._units) * work, work + waiting)
+            total += max(work(ceil(rest / self._units)), alone)
         return total
 
     def _memory_bytes(self, own: Sequence[_Mapped], shared: float) -> float:
@@ -329,7 +340,7 @@ class _Mapped:
         if self._statement.writes.buffer.memory is Memory.LOCAL:
             times = prod(self._trips[k] for k in self.reduces)
             ahead = self._prefetched()
-            wait = _LATENCY if not ahead else 0.3 * _LATENCY
+            wait = _LATENCY if not ahead else 0.13 * _LATENCY
             return times * (wait + _BARRIER * (1 if ahead > 1 else 2))
         if last is None:
             return _LATENCY if Memory.GLOBAL in memories else 0.0
