@@ -7,7 +7,8 @@ that come from the cache that all units share, and from memory. What takes longe
 time in which a group waits for what it loads, as far as no other group runs meanwhile ("An
 Analytical Model for a GPU Architecture with Memory-level and Thread-level Parallelism Awareness",
 ISCA'09; "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018, for banks and
-sectors). Only the order of what it says is worth anything: constants are of no GPU in particular.
+sectors). Only the order of what it says is worth anything: constants are near those of an H100, on
+which candidates were timed (docs/decisions/0026).
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ _WIDEST = 16
 _LINE = 128
 #: Registers that a work-item needs beside what it keeps.
 _OTHER_REGISTERS = 14
-#: Cycles until what is loaded is there: from memory and from local memory; of a barrier, of a step
-#: of a loop, of a group, of a launch; instructions of a work-item at its begin and of a place in a
-#: fused loop.
+#: Cycles until what is loaded is there: from memory, the share of them where it is prefetched, from
+#: local memory and from a cache; of a barrier, of a step of a loop, of a group, of a launch;
+#: instructions of a work-item at its begin and of a place in a fused loop.
 _LATENCY = 150.0
+_PREFETCHED = 0.13
 _NEAR_LATENCY = 80.0
 _CACHED_LATENCY = 400.0
 _BARRIER = 40.0
@@ -340,7 +342,7 @@ class _Mapped:
         if self._statement.writes.buffer.memory is Memory.LOCAL:
             times = prod(self._trips[k] for k in self.reduces)
             ahead = self._prefetched()
-            wait = _LATENCY if not ahead else 0.13 * _LATENCY
+            wait = _PREFETCHED * _LATENCY if ahead else _LATENCY
             return times * (wait + _BARRIER * (1 if ahead > 1 else 2))
         if last is None:
             return _LATENCY if Memory.GLOBAL in memories else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
 from math import inf
@@ -49,6 +49,13 @@ class Drawing:
     def key(self, assignment: Mapping[Variable, int]) -> Key:
         """What tells a solution from the others."""
         return tuple(assignment[name] for name in self._names)
+
+    def take(self, several: Iterable[Drawn]) -> None:
+        """Solutions that somebody else has drawn, those that are not known."""
+        for drawn in several:
+            if drawn.key not in self.keys:
+                self.keys.add(drawn.key)
+                self.pool.append(drawn)
 
     def draw(self, space: SuitedSpace, count: int, factor: float = 1.0) -> None:
         """Random solutions, each equally likely; they take a ``factor`` times what they cost."""

@@ -122,7 +122,6 @@ class PartSearch:
         # One seed gives one order, however busy the machine is.
         self._limits = Watch(limits, cancelled=self._is_cancelled, clock=thread_time)
         self._drawing.keys.update(map(self._drawing.key, known))
-        self._is_opened = False
         self._waiting: list[Drawn] = []
         self._timed: dict[Key, _Timed] = {}
         self._former: set[Key] = set()
@@ -226,12 +225,12 @@ class PartSearch:
             return
         while True:
             space, coarse = self._solutions(), self._is_coarse
-            if self._take_opening():
-                return
             self._limits.started = thread_time()
             for _ in range(_BARREN_DRAWS):
                 if self.latest is None:
-                    drawing.open(space)
+                    drawing.take(self._solver.opening())
+                    if not drawing.pool:
+                        drawing.open(space)
                 else:
                     drawing.draw(space, DRAWS // _ADDED, self.calibration or 1.0)
                 self._change(space)
@@ -240,16 +239,6 @@ class PartSearch:
             if not coarse:
                 return
             self._refine(wait=True)
-
-    def _take_opening(self) -> bool:
-        """Begin with what is known to begin with; whether there is anything."""
-        if self._is_opened:
-            return False
-        self._is_opened = True
-        drawing = self._drawing
-        drawing.pool += [d for d in self._solver.opening() if d.key not in drawing.keys]
-        drawing.keys.update(drawn.key for drawn in drawing.pool)
-        return bool(drawing.pool)
 
     def _is_cancelled(self) -> bool:
         cancelled = self._watch().cancelled

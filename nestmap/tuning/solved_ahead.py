@@ -34,7 +34,6 @@ SpaceOf = Callable[[Subject], Space]
 _Given = tuple[Sequence[Subject], SpaceOf, DeviceProfile]
 #: A subject's number, and which of its parts with all sizes: none is the start of all of them.
 _Job = tuple[int, int | None]
-_Found = SuitedSpace | NestmapError
 #: A part with fewer sizes, and what its search begins with.
 _Opened = tuple[SuitedSpace, tuple[Drawn, ...]]
 
@@ -60,7 +59,7 @@ class SolvedAhead:
         device: DeviceProfile,
         processes: int,
     ) -> None:
-        self._processes: Processes[_Given, _Job, Begun | _Found] = Processes(
+        self._processes: Processes[_Given, _Job, Begun | SuitedSpace] = Processes(
             _solve, (subjects, space_of, device), processes
         )
         self._sketches = {index: SketchAhead(partial(self._made, index)) for index in places}
@@ -75,8 +74,8 @@ class SolvedAhead:
         """The subject at a place, if it is one of those."""
         return self._sketches.get(index)
 
-    def _made(self, index: int, part: int | None) -> Future[Begun | _Found | Exception | None]:
-        future: Future[Begun | _Found | Exception | None] = Future()
+    def _made(self, index: int, part: int | None) -> Future[Begun | SuitedSpace | Exception | None]:
+        future: Future[Begun | SuitedSpace | Exception | None] = Future()
         self._processes.submit((index, part), future.set_result)
         return future
 
@@ -85,7 +84,7 @@ class SketchAhead:
     """One sketch that processes solve."""
 
     def __init__(
-        self, made: Callable[[int | None], Future[Begun | _Found | Exception | None]]
+        self, made: Callable[[int | None], Future[Begun | SuitedSpace | Exception | None]]
     ) -> None:
         self._made = made
         self._begun = made(None)
@@ -117,12 +116,12 @@ class _PartAhead:
         self,
         space: Space,
         opened: _Opened | NestmapError,
-        made: Callable[[], Future[Begun | _Found | Exception | None]],
+        made: Callable[[], Future[Begun | SuitedSpace | Exception | None]],
     ) -> None:
         self._space = space
         self._opened = opened
         self._made = made
-        self._fine: Future[Begun | _Found | Exception | None] | None = None
+        self._fine: Future[Begun | SuitedSpace | Exception | None] | None = None
 
     def coarse(self, watch: Watch) -> SuitedSpace:
         """With fewer sizes."""
@@ -150,8 +149,8 @@ class _PartAhead:
 
 
 def _awaited(
-    future: Future[Begun | _Found | Exception | None], watch: Callable[[], Watch]
-) -> Begun | _Found | None:
+    future: Future[Begun | SuitedSpace | Exception | None], watch: Callable[[], Watch]
+) -> Begun | SuitedSpace | None:
     while True:
         try:
             found = future.result(_LOOK_S)
@@ -166,16 +165,13 @@ def _awaited(
 # In a process
 
 
-def _solve(given: _Given, job: _Job) -> Begun | _Found:
+def _solve(given: _Given, job: _Job) -> Begun | SuitedSpace:
     (subjects, space_of, device), (index, number) = given, job
     subject = subjects[index]
     space = space_of(subject)
     parts = kernel_parts(subject.require_program(), space)
     if number is not None:
-        try:
-            return _let_go(SuitedSpace(parts[number].space, _watch()))
-        except NestmapError as error:
-            return error
+        return _let_go(SuitedSpace(parts[number].space, _watch()))
     return Begun(space, parts, tuple(_opened(part, device) for part in parts))
 
 

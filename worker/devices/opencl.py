@@ -31,9 +31,9 @@ NVIDIA_PRIVATE_BYTES = 1020
 # NVIDIA's driver adds 4 bytes of its own to some kernels: 49,152 declared were 49,156 used.
 NVIDIA_OWN_LOCAL_BYTES = 16
 #: A work-item of a GPU loads and stores up to 128 bits at once ("CUDA C++ Programming Guide",
-#: "Device Memory Accesses"; "Arm Mali GPU Best Practices": 128-bit loads), four floats; longer
-#: vectors are several loads, and make spaces larger for nothing.
-GPU_VECTOR_WIDTHS = (1, 2, 4)
+#: "Device Memory Accesses"; "Arm Mali GPU Best Practices": 128-bit loads); longer vectors are
+#: several loads, and make spaces larger for nothing.
+_GPU_LOAD_BITS = 128
 #: 64 32-bit registers a thread (Arm Bifrost and Valhall); also the cautious default of
 #: GPUs that are not known.
 GPU_PRIVATE_BYTES = 256
@@ -285,7 +285,7 @@ def _vector_widths(device: OpenClDevice) -> tuple[int, ...]:
     """Vectors that fit a register of what the driver compiles for, where it is an x86-64; on a GPU
     those that one load brings."""
     if device.kind == "gpu":
-        return GPU_VECTOR_WIDTHS
+        return vector_widths(_GPU_LOAD_BITS)
     if device.kind != "cpu":
         return VECTOR_WIDTHS
     flags = pocl_target.cpu_flags()
