@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mapper.ast_model.index_expr import Expr, symbol
-from mapper.ast_model.loop_nest import Load, Operate, Store, Value, loads
+from mapper.ast_model.index_expr import Expr, is_nonnegative, symbol
+from mapper.ast_model.loop_nest import Guard, Load, Operate, Store, Value, loads
 from mapper.ast_model.nodes import Op
 from mapper.ast_model.types import Memory
 from mapper.ast_model.views import LANE, mentions_lane
 from mapper.elements import Element
 from mapper.kernel_gen.c_expr import c_condition, never_holds
-from mapper.kernel_gen.c_values import VECTOR_WIDTHS, stored_as_half
+from mapper.kernel_gen.c_values import VECTOR_WIDTHS, stored_as_half, vectors_before
 from mapper.kernel_gen.scheduled import Scheduled, flat_index
 
 #: The widest vector that every device writes at once.
@@ -46,12 +46,41 @@ def joined(statements: Sequence[Scheduled], vectors: Mapping[str, int]) -> tuple
         row.append(statement)
         places.append(place)
     for width in reversed(VECTOR_WIDTHS):
-        if width > len(row):
+        if width > len(row) or common_guards(row[:width]) is None:
             continue
         whole = _lanes_of([unrounded(store) for store in row[:width]], vectors)
         if width <= WIDEST_EVERYWHERE or whole is not None:
             return width, whole
     return 1, None
+
+
+def common_guards(row: Sequence[Store]) -> tuple[Guard, ...] | None:
+    """What says whether neighbours are written, all of them or none; None where some may be alone.
+
+    A guard that moves on with the place says so where its limit is no place within a vector.
+    """
+    if len({len(store.guards) for store in row}) > 1:
+        return None
+    for several in zip(*(store.guards for store in row), strict=True):
+        first = several[0]
+        if all(guard == first for guard in several) or _hold(several):
+            continue
+        moves = (
+            (guard.index - first.index).constant == place and guard.limit == first.limit
+            for place, guard in enumerate(several)
+        )
+        if not (_in_whole_vectors(first, len(row)) and all(moves)):
+            return None
+    return row[-1].guards
+
+
+def _hold(guards: Sequence[Guard]) -> bool:
+    return all(c_condition(guard) is None for guard in guards)
+
+
+def _in_whole_vectors(first: Guard, width: int) -> bool:
+    ends = (vectors_before(first.index, width), vectors_before(first.limit, width))
+    return is_nonnegative(first.index) and None not in ends
 
 
 def unrounded(store: Store) -> Value:
@@ -117,10 +146,10 @@ def _over_indices(indices: Sequence[Expr]) -> Expr | None:
 
 
 def _is_plain(store: Store) -> bool:
-    """A scalar that is written to global memory in any case, and does not depend on what is."""
+    """A scalar that is written to global memory, and does not depend on what is."""
     return (
         store.buffer.memory is Memory.GLOBAL
         and store.lane is None
-        and not any(never_holds(g) or c_condition(g) is not None for g in store.guards)
+        and not any(never_holds(guard) for guard in store.guards)
         and not any(load.buffer.name == store.buffer.name for load in loads(store.value))
     )

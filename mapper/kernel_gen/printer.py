@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from mapper.ast_model.index_expr import (
@@ -17,6 +18,7 @@ from mapper.ast_model.index_expr import (
 from mapper.ast_model.loop_nest import (
     Buffer,
     Declare,
+    Guard,
     Store,
     Value,
     loads,
@@ -36,7 +38,7 @@ from mapper.kernel_gen.identifiers import (
     kernel_name,
     lane_name,
 )
-from mapper.kernel_gen.joined_stores import joined, unrounded
+from mapper.kernel_gen.joined_stores import common_guards, joined, unrounded
 from mapper.kernel_gen.own_functions import OwnFunction
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
@@ -60,6 +62,8 @@ _THREAD_IDS = {
     Level.GLOBAL: "get_global_id",
 }
 _FENCES = {Memory.LOCAL: "CLK_LOCAL_MEM_FENCE", Memory.GLOBAL: "CLK_GLOBAL_MEM_FENCE"}
+#: Bytes that a device loads at once, where they are neighbours.
+_LOADED_AS_ONE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +115,6 @@ def print_kernel(kernel: ScheduledKernel, trips: Mapping[str, Expr]) -> PrintedK
     )
 
 
-def _alignment_rule(buffer: Buffer, aligned: Mapping[str, int]) -> str:
-    """What a declaration says of an array that is read or written as aligned vectors."""
-    width = aligned.get(buffer.name, 1)
-    return f" __attribute__((aligned({width * buffer.element_bytes})))" if width > 1 else ""
-
-
 def _local_arrays(
     kernel: ScheduledKernel, names: BufferNames, aligned: Mapping[str, int]
 ) -> Iterator[str]:
@@ -126,10 +124,14 @@ def _local_arrays(
     """
 
     def alignment(buffer: Buffer) -> int:
-        return aligned.get(buffer.name, 1) * buffer.element_bytes
+        # Where a compiler knows that neighbours lie in one vector, it loads them as one.
+        whole = element_count(buffer) * buffer.element_bytes % _LOADED_AS_ONE == 0
+        vector = aligned.get(buffer.name, 1) * buffer.element_bytes
+        return max(vector, _LOADED_AS_ONE) if whole else vector
 
     for buffer in sorted(kernel.local_buffers, key=lambda b: -alignment(b)):
-        rule = _alignment_rule(buffer, aligned)
+        least = alignment(buffer)
+        rule = f" __attribute__((aligned({least})))" if least > buffer.element_bytes else ""
         name, count = names.of(buffer), element_count(buffer)
         if stored_as_half(buffer):
             yield f"    __local ushort bits_{name}[{count}]{rule};"
@@ -406,15 +408,21 @@ class _Printer:
             return
         if any(never_holds(guard) for guard in store.guards):
             return
-        conditions = [c for c in (c_condition(guard) for guard in store.guards) if c is not None]
+        with self.where(store.guards):
+            if width is None:
+                value = self.values.scalar(unrounded(store))
+                self.line(self.values.stored(store.buffer, store.indices, value))
+            else:
+                self.vector_store(store, width)
+
+    @contextmanager
+    def where(self, guards: Sequence[Guard]) -> Generator[None]:
+        """What is printed within is done where all of these hold."""
+        conditions = [c for c in (c_condition(guard) for guard in guards) if c is not None]
         if conditions:
             self.line(f"if ({' && '.join(conditions)}) {{")
             self.depth += 1
-        if width is None:
-            value = self.values.scalar(unrounded(store))
-            self.line(self.values.stored(store.buffer, store.indices, value))
-        else:
-            self.vector_store(store, width)
+        yield
         if conditions:
             self.depth -= 1
             self.line("}")
@@ -430,8 +438,10 @@ class _Printer:
             vector = self.values.vector(whole, width)
         lanes = (*first.indices[:-1], first.indices[-1] + symbol(LANE, width))
         statement = self.values.stored_vector(first.buffer, lanes, vector, width)
-        assert statement is not None, "neighbours are"
-        self.line(statement)
+        guards = common_guards(stores)
+        assert statement is not None and guards is not None, "neighbours are"
+        with self.where(guards):
+            self.line(statement)
 
     def vector_store(self, store: Store, width: int) -> None:
         value = self.values.vector(unrounded(store), width)

@@ -89,7 +89,7 @@ __kernel void k_convolution(
     __global const float *restrict g_weights,
     __global float *restrict g_convolution)
 {
-    __local float l_partial_sum[192];
+    __local float l_partial_sum[192] __attribute__((aligned(16)));
     { /* map 28: W2, 2 iterations, one each */
         const index_t i_28 = get_group_id(2);
         { /* map 29: W1, 3 iterations, one each */

@@ -166,8 +166,8 @@ __kernel void k_convolution(
     __global const float *restrict g_packed,
     __global float *restrict g_convolution)
 {
-    __local float l_packed[48] __attribute__((aligned(8)));
-    __local float l_columns[72];
+    __local float l_columns[72] __attribute__((aligned(16)));
+    __local float l_packed[48] __attribute__((aligned(16)));
     { /* map group, map block: W1, 2 iterations, one each */
         const index_t f_group = get_group_id(1);
         const index_t i_group = 0;

@@ -38,7 +38,7 @@ __kernel void k_out(
     __global const float *restrict g_x,
     __global float *restrict g_out)
 {
-    __local float l_buffer[96];
+    __local float l_buffer[96] __attribute__((aligned(16)));
     { /* map A: W0, 6 iterations, one each */
         const index_t i_A = get_group_id(0);
         for (index_t n_i_B = 0; n_i_B < 2; ++n_i_B) { /* map B: L0 */

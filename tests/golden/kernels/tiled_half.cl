@@ -134,9 +134,9 @@ __kernel void k_convolution(
     __global const half *restrict g_packed,
     __global half *restrict g_convolution)
 {
-    __local ushort bits_l_image[128] __attribute__((aligned(8)));
+    __local ushort bits_l_image[128] __attribute__((aligned(16)));
     __local half *const l_image = (__local half *)bits_l_image;
-    __local ushort bits_l_packed[288] __attribute__((aligned(8)));
+    __local ushort bits_l_packed[288] __attribute__((aligned(16)));
     __local half *const l_packed = (__local half *)bits_l_packed;
     { /* map group, map block: W1, one iteration */
         const index_t i_group = 0;

@@ -97,8 +97,8 @@ __kernel void k_convolution(
     __global const float *restrict g_weights,
     __global float *restrict g_convolution)
 {
-    __local float l_image[48];
-    __local float l_weights[36];
+    __local float l_image[48] __attribute__((aligned(16)));
+    __local float l_weights[36] __attribute__((aligned(16)));
     { /* map group, map block: W1, 4 iterations, one each */
         const index_t f_group = get_group_id(1);
         const index_t i_group = f_group/2;

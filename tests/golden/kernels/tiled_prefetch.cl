@@ -129,8 +129,8 @@ __kernel void k_convolution(
     __global const float *restrict g_packed,
     __global float *restrict g_convolution)
 {
-    __local float l_next_image[88];
-    __local float l_next_packed[72];
+    __local float l_next_image[88] __attribute__((aligned(16)));
+    __local float l_next_packed[72] __attribute__((aligned(16)));
     { /* map group, map block: W1, one iteration */
         const index_t i_group = 0;
         const index_t i_block = 0;

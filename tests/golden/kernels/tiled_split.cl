@@ -135,8 +135,8 @@ __kernel void k_partial_sums(
     __global const float *restrict g_packed,
     __global float *restrict g_partial_sums)
 {
-    __local float l_image[24] __attribute__((aligned(8)));
-    __local float l_packed[36] __attribute__((aligned(8)));
+    __local float l_image[24] __attribute__((aligned(16)));
+    __local float l_packed[36] __attribute__((aligned(16)));
     { /* map split: W2, 4 iterations, one each */
         const index_t i_split = get_group_id(2);
         { /* map group, map block: W1, 2 iterations, one each */

@@ -1,4 +1,5 @@
-"""Stores to neighbours in global memory become vectors where they always happen, and only there."""
+"""Stores to neighbours in global memory become vectors where all of them happen or none does, and
+only there."""
 
 from __future__ import annotations
 
@@ -33,6 +34,11 @@ CASES = {
     "rows that end in a pair and one": (7, "ROWS", (1, 1, 1)),
     "rows with their end cropped": (8, "map#u(row => pad(0, -1, 0.0, row), ROWS)", (1, 1, 1)),
     "rows with their start cropped": (8, "map#u(row => pad(-3, 0, 0.0, row), ROWS)", (1, 0, 1)),
+    "rows of which the last is left out": (8, "pad(0, -8, 0.0, join(ROWS))", (2, 0, 0)),
+    "rows of which a half is left out": (8, "pad(0, -4, 0.0, join(ROWS))", (2, 0, 0)),
+    "rows of which pairs are left out": (8, "pad(0, -6, 0.0, join(ROWS))", (0, 4, 0)),
+    "rows of which some are left out": (8, "pad(0, -3, 0.0, join(ROWS))", (1, 0, 4)),
+    "rows without what is before them": (8, "pad(-4, 0, 0.0, join(ROWS))", (1, 0, 4)),
     "columns": (8, "transpose(ROWS)", (0, 0, 8)),
     "rows backwards": (8, "map#u(row => reorder(reverse, row), ROWS)", (0, 0, 8)),
 }
