@@ -13,6 +13,7 @@ which candidates were timed (docs/decisions/0026).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, gcd, prod
@@ -26,15 +27,14 @@ from mapper.schedule import ScheduleCode
 
 _CYCLES_A_MS = 1.7e6
 #: What a unit has: registers of 4 bytes, local memory, nearest cache, places for work-items and for
-#: groups, instructions of warps that it begins in a cycle (more than it does: of those that are
-#: counted compilers leave some out).
+#: groups, instructions of warps that it begins in a cycle.
 _REGISTERS = 65536
 _MOST_REGISTERS = 255
 _LOCAL_BYTES = 224 << 10
 _CACHE_BYTES = 224 << 10
 _ITEMS = 2048
 _GROUPS = 32
-_ISSUED = 5.0
+_ISSUED = 4.0
 #: Of these one warp has so many, which waits for what it computed last: few warps keep a unit less
 #: than busy.
 _OF_A_WARP = 0.75
@@ -46,29 +46,31 @@ _REREAD = 0.3
 _SECTOR = 32
 _BANKS = 32
 _BANK_BYTES = 4
+#: Bytes that lanes may ask of local memory at once, the same or not.
+_SERVED = 256
 #: The widest access of a work-item, and bytes that the nearest cache hands on in a cycle.
 _WIDEST = 16
 _LINE = 128
 #: Registers that a work-item needs beside what it keeps.
-_OTHER_REGISTERS = 14
+_OTHER_REGISTERS = 32
 #: Cycles until what is loaded is there: from memory, the share of them where it is prefetched, from
 #: local memory and from a cache; of a barrier, of a step of a loop, of a group, of a launch;
 #: instructions of a work-item at its begin and of a place in a fused loop.
-_LATENCY = 150.0
+_LATENCY = 80.0
 _PREFETCHED = 0.13
-_NEAR_LATENCY = 80.0
+_NEAR_LATENCY = 250.0
 _CACHED_LATENCY = 400.0
 _BARRIER = 40.0
 _STEP = 3.0
-_GROUP = 200.0
+_GROUP = 500.0
 _LAUNCH = 4000.0
-_ITEM = 60.0
+_ITEM = 200.0
 _DIGITS = 6.0
 _SPILLING = 1.5
 #: Steps that compilers take together by themselves, and instructions of a body that they, and the
 #: cache of instructions, take badly.
 _TOGETHER = 4
-_LONGEST_BODY = 4096.0
+_LONGEST_BODY = 1500.0
 _TOO_LONG = 2.0
 #: Bytes that have to be under way on a unit for memory to be busy.
 _UNDER_WAY = 24e3
@@ -328,7 +330,7 @@ class _Mapped:
         count = elements / wide * ceil(wide * element / _WIDEST)
         if last is not None and wide > 1 and vector not in moving:
             count /= wide
-        elif last is not None and not reach.moves(last):
+        elif last is not None and reach is not self._write and not reach.moves(last):
             # It is loaded once for all steps.
             count /= max(1, self._trips[last])
         bytes_ = min(wide * element, _WIDEST)
@@ -382,19 +384,21 @@ def _turns(pattern: tuple[tuple[int, int], ...], bytes_: int, active: int, local
 
     ``pattern``: the loops that lanes go along, innermost first: bytes between neighbours, trips.
     """
-    places: set[int] = set()
+    lanes: list[int] = []
     for lane in range(active):
         left, place = lane, 0
         for step, trip in pattern:
             left, digit = divmod(left, trip)
             place += digit * step
-        places.add(place)
+        lanes.append(place)
     if not local:
-        sectors = {(place + k) // _SECTOR for place in places for k in range(0, bytes_, 4)}
+        sectors = {(place + k) // _SECTOR for place in {*lanes} for k in range(0, bytes_, 4)}
         lines = {sector * _SECTOR // _LINE for sector in sectors}
         return max(float(len(lines)), len(sectors) * _SECTOR / _LINE)
-    words = {(place + k) // _BANK_BYTES for place in places for k in range(0, bytes_, _BANK_BYTES)}
-    banks: dict[int, int] = {}
-    for word in words:
-        banks[word % _BANKS] = banks.get(word % _BANKS, 0) + 1
-    return float(max(banks.values()))
+    at_once = max(1, _SERVED // bytes_)
+    turns = 0
+    for first in range(0, active, at_once):
+        places = {*lanes[first : first + at_once]}
+        words = {(p + k) // _BANK_BYTES for p in places for k in range(0, bytes_, _BANK_BYTES)}
+        turns += max(Counter(word % _BANKS for word in words).values())
+    return float(turns)

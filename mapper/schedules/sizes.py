@@ -14,6 +14,9 @@ MAX_COMBINATIONS = 4096
 MAX_VALUE = 4096
 #: No more divisors than these are taken beside round sizes.
 _FEW = 8
+#: Lengths that are short, and how many tiles of them are few.
+_SHORT = 256
+_FEW_TILES = 4
 Size = ExprLike | str
 
 
@@ -52,11 +55,14 @@ def upto(program: Program, length: Expr) -> tuple[int, ...]:
 
 
 def coarsely(program: Program, length: Expr) -> tuple[int, ...]:
-    """Of :func:`upto` two sizes in each octave, a power of two and thrice one: their products are
-    few. What divides a length beside them where that is not many more."""
+    """Two sizes in each octave, a power of two and thrice one: their products are few. What divides
+    a length beside them where that is not many more; for a short length that eight does not divide,
+    where round sizes waste most, the least multiples of four with which few tiles cover it."""
     most = max(lengths(program, length), default=1)
     found = {n << k for n in (1, 3) for k in range(MAX_VALUE.bit_length()) if n << k <= most}
     exact = divisors(program, length)
+    if most <= _SHORT and most % 8:
+        found |= {4 * -(-most // (4 * tiles)) for tiles in range(1, _FEW_TILES + 1)}
     return tuple(sorted(found.union(exact if len(exact) <= _FEW else ())))
 
 
