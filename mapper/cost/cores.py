@@ -24,7 +24,7 @@ from mapper.schedule import ScheduleCode
 #: Bytes of the caches of a core, the last one's share of it.
 CACHES = (32 << 10, 1 << 20, 8 << 20)
 #: Bytes that a core gets in a cycle from the level behind each.
-_FROM_BEHIND = (32.0, 10.0, 5.0)
+_FROM_BEHIND = (32.0, 20.0, 10.0)
 _CYCLES_A_MS = 3e6
 #: Vector operations, loads and stores that a core begins in a cycle.
 _UNITS = 2.0
@@ -35,15 +35,17 @@ _LATENCY = 4.0
 #: What it costs where sums do not fit into the registers, and where a body is so long (in vector
 #: operations) that it is fetched anew in every step; such bodies take compilers long, too.
 _SPILLING = 4.0
-_LONGEST_BODY = 1024.0
-_TOO_LONG = 3.0
+_LONGEST_BODY = 256.0
+_TOO_LONG = 2.0
+#: Numbers that steps taken together find side by side are loaded as vectors, and taken apart.
+_TAKEN_APART = 1.5
 #: Cycles of a step of a loop that is not unrolled, of a work-item, of a group and of a launch.
 _STEP = 1.5
-_ITEM = 12.0
-_GROUP = 600.0
+_ITEM = 40.0
+_GROUP = 3000.0
 _LAUNCH = 30e3
 #: To take the place of a fused loop apart.
-_DIGIT = 12.0
+_DIGIT = 40.0
 
 
 class CoreCost:
@@ -137,6 +139,8 @@ class _Mapped:
                 cycles += 2 * tile / _STORES / self._trips[reduces[-1]]
             if tile * unrolled > _LONGEST_BODY:
                 cycles *= _TOO_LONG
+            if unrolled > 1 and lanes > 1 and any(r.along(reduces[-1]) for r in self._reads()):
+                cycles *= _TAKEN_APART
         else:
             stores = 1.0 if self._stores_in_lanes() else lanes
             cycles = max(cycles, tile * stores / _STORES)

@@ -335,7 +335,7 @@ class _Mapped:
             count /= max(1, self._trips[last])
         bytes_ = min(wide * element, _WIDEST)
         pattern = tuple((reach.step_bytes(k), n) for k, n in self._along)
-        turns = _turns(pattern, bytes_, self._active, access.buffer.memory is Memory.LOCAL)
+        turns = turns_of_port(pattern, bytes_, self._active, access.buffer.memory is Memory.LOCAL)
         return count, turns, elements
 
     def _waits(self, last: int | None, steps: float) -> float:
@@ -379,7 +379,9 @@ class _Mapped:
 
 
 @lru_cache(maxsize=65536)
-def _turns(pattern: tuple[tuple[int, int], ...], bytes_: int, active: int, local: bool) -> float:
+def turns_of_port(
+    pattern: tuple[tuple[int, int], ...], bytes_: int, active: int, local: bool
+) -> float:
     """Cycles of the port for an access of a warp, by how far its lanes are apart.
 
     ``pattern``: the loops that lanes go along, innermost first: bytes between neighbours, trips.

@@ -16,6 +16,7 @@ from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import Memory
 from mapper.errors import InputError, LimitError, Problem
 from mapper.schedules.primitives import (
+    border,
     compute_at,
     contract,
     copy_result,
@@ -152,6 +153,7 @@ PRIMITIVES: dict[str, Primitive] = {
             _once=Kind.FLAG,
             _use=Kind.COUNT,
         ),
+        _primitive(border.border, loop=_N, base=_N, kernel=_N, _use=Kind.COUNT),
         _primitive(pack.pack, loop=_N, base=_N, kernel=_N, _order=Kind.ORDER, _use=Kind.COUNT),
         _primitive(compute_at.compute_at, kernel=_N, loop=_N, _memory=_M),
         _primitive(inline.inline, name=_N),

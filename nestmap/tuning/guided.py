@@ -76,7 +76,7 @@ _LEAN_WITHIN = 4.0
 _LEAST_MS = 1e-6
 #: Sketches that are weighed by what their loops are expected to take, one every so many turns.
 WEIGHED = 12
-_WEIGHED_EVERY = 4
+_WEIGHED_EVERY = 1
 
 
 @dataclass(slots=True)

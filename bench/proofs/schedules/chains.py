@@ -12,6 +12,7 @@ from mapper.ast_model.nodes import Let, Program, Reduce
 from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import Memory
 from mapper.errors import InputError, LimitError
+from mapper.schedules.primitives.border import border
 from mapper.schedules.primitives.compute_at import compute_at
 from mapper.schedules.primitives.contract import contract, fuse_products
 from mapper.schedules.primitives.copy_result import copy_result
@@ -25,6 +26,7 @@ from mapper.schedules.primitives.interleave import interleave
 from mapper.schedules.primitives.layout import layout
 from mapper.schedules.primitives.materialise import materialise
 from mapper.schedules.primitives.move_inside import move_inside
+from mapper.schedules.primitives.narrow import narrow
 from mapper.schedules.primitives.nest import nest
 from mapper.schedules.primitives.overlap import overlap, widen
 from mapper.schedules.primitives.pack import pack
@@ -175,6 +177,18 @@ def _of_loop(name: str, run: Callable[[Chain, str, str], Step]) -> Callable[[Cha
     return call
 
 
+def _of_parameter(
+    name: str, run: Callable[[Chain, str, tuple[int, ...]], Step]
+) -> Callable[[Chain], Call | None]:
+    def call(chain: Chain) -> Call | None:
+        if not chain.program.parameters:
+            return None
+        target = chain.random.choice(chain.program.parameters)
+        return f"{name}({target.name})", lambda: run(chain, target.name, target.values)
+
+    return call
+
+
 def _rarely(call: Callable[[Chain], Call | None]) -> Callable[[Chain], Call | None]:
     """What applies nearly everywhere would be most of a chain."""
     return lambda chain: call(chain) if chain.random.random() < 0.15 else None
@@ -249,6 +263,11 @@ _CALLS: dict[str, Callable[[Chain], Call | None]] = {
     "pack": _of_loop("pack", lambda c, m, b: pack(
         c.program, m, b, c.parameter("packed"), c.random.choice(((), (), _order(c, 3))),
         use=_use(c))),
+    "border": _of_loop("border", lambda c, m, b: border(
+        c.program, m, said_name(b) or b, c.parameter("bordered"), use=_use(c))),
+    "narrow": _of_parameter("narrow", lambda c, name, values: narrow(
+        c.program, name,
+        [v for v in values if v == c.values[name] or c.random.random() < 0.5])),
     "compute_at": _of_loop("compute_at", lambda c, m, b: compute_at(c.program, b, m, _memory(c))),
     "inline": _of_let("inline", lambda c, t: inline(c.program, t)),
     "materialise": _of_let(
@@ -263,6 +282,7 @@ _CALLS["stage_in_reduce"] = _of_reduce(
 )
 #: What others need before they apply, where any will not do.
 _BEFORE = {
+    "narrow": ("split", "split_reduce"),
     "spread": ("move_inside", "stage_accumulator"),
     "prefetch": ("split_reduce", "stage_in_reduce"),
     "double_buffer": ("split_reduce", "stage_in_reduce"),

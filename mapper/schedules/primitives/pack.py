@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mapper.ast_model.bounds import is_name
-from mapper.ast_model.nodes import Kernel, MapId, Program, Ref
-from mapper.schedules.affine import Margin, element, tiles, with_repeats, without_repeats
+from mapper.ast_model.nodes import Kernel, MapId, Node, Program, Ref
+from mapper.schedules.affine import Margin, Tiling, element, tiles, with_repeats, without_repeats
 from mapper.schedules.carried import (
+    Carried,
     base_node,
     carried,
     is_closed,
@@ -39,18 +40,7 @@ def pack(
     Applies where the tiles depend on inputs and earlier kernels only.
     """
     names = Names(program)
-    found = carried(NAME, names, program, loop, every=True)
-    place = one_part(NAME, found, loop, base, use)
-    tiling = part_tiling(NAME, found, loop, place)
-    source = base_node(names, found, place)
-    taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
-    taken |= {n for n, _ in program.sizes} | {p.name for p in program.parameters}
-    if kernel in taken or not is_name(kernel):
-        raise refusal(NAME, loop, "the kernel's name is taken or unusable", kernel, "a new name")
-    own = found.found.site.kernel.name
-    if not is_closed(source, program, own):
-        raise refusal(NAME, loop, f"what is read of {base} depends on loops around", "",
-                      "an input or an earlier kernel", "pack it at the outermost loop")  # fmt: skip
+    found, place, tiling, source = read_before(NAME, names, program, loop, base, kernel, use)
     core = without_repeats(tiling)
     rank = len(core.outer) + len(core.kept)
     wanted = tuple(order) or tuple(range(rank))
@@ -67,7 +57,33 @@ def pack(
         with_repeats(names, back, tiling),
         found.chain.depth,
     )
+    return step(NAME, loop, program, behind(names, found, made, arrays))
+
+
+def read_before(
+    primitive: str, names: Names, program: Program, loop: MapId, base: str, kernel: str, use: int
+) -> tuple[Carried, int, Tiling, Node]:
+    """What a loop reads of an array that a new kernel of this name can read before it: the loop,
+    the place among its parts, how it is cut, and the array; else NotApplicable."""
+    found = carried(primitive, names, program, loop, every=True)
+    place = one_part(primitive, found, loop, base, use)
+    tiling = part_tiling(primitive, found, loop, place)
+    source = base_node(names, found, place)
+    taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
+    taken |= {n for n, _ in program.sizes} | {p.name for p in program.parameters}
+    if kernel in taken or not is_name(kernel):
+        raise refusal(
+            primitive, loop, "the kernel's name is taken or unusable", kernel, "a new name"
+        )
+    if not is_closed(source, program, found.found.site.kernel.name):
+        raise refusal(primitive, loop, f"what is read of {base} depends on loops around", "",
+                      "an input or an earlier kernel", "the outermost loop")  # fmt: skip
+    return found, place, tiling, source
+
+
+def behind(names: Names, found: Carried, made: Kernel, arrays: list[Node]) -> Program:
+    """The program with a kernel before the loop's own, whose loop goes over these arrays."""
     after = with_same_parts(names, found, arrays)
     kernels = list(after.kernels)
-    kernels.insert([k.name for k in kernels].index(own), made)
-    return step(NAME, loop, program, replace(after, kernels=tuple(kernels)))
+    kernels.insert([k.name for k in kernels].index(found.found.site.kernel.name), made)
+    return replace(after, kernels=tuple(kernels))

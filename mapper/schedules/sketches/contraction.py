@@ -14,7 +14,7 @@ from mapper.ast_model.types import dimensions
 from mapper.errors import InputError
 from mapper.schedules.carried import carried, one_part
 from mapper.schedules.schedule import Value
-from mapper.schedules.sketches.analysis import Nest, Operand
+from mapper.schedules.sketches.analysis import Nest, Operand, nest_of
 from mapper.schedules.sketches.draft import Draft
 from mapper.schedules.sketches.names import chained, lanes_of, split_in_two, start_of
 from mapper.schedules.step import refusal
@@ -38,6 +38,7 @@ class Choice:
     ``halo``: the memory in which what a whole tile reads is staged, windows' borders with it.
     ``slices``: the steps of a chunk shared out over work-items, whose sums are added up at the end.
     ``registers``: what a step reads for all places of a window in registers, once.
+    ``bordered``: what windows read in a border written by a kernel before, with its border.
     """
 
     vector: int
@@ -49,6 +50,7 @@ class Choice:
     halo: str = ""
     slices: bool = False
     registers: bool = False
+    bordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,13 @@ class Contractions:
         self._tiled: dict[tuple[int, bool, bool, bool], tuple[Draft, Tiles]] = {}
         self._ready: dict[Choice, tuple[Draft, tuple[str, ...], Mapping[int, Border]]] = {}
         self._summed: dict[Choice, _Sums] = {}
+        self._inside: Contractions | None = None
 
     def of(self, choice: Choice) -> Draft:
         """The structure on the kernel; NotApplicable where a step of it does not apply."""
+        if choice.bordered:
+            self._inside = self._inside or self._within_borders()
+            return self._inside.of(replace(choice, bordered=False))
         sums = self._sums(choice)
         draft = sums.draft
         if choice.local:
@@ -117,6 +123,18 @@ class Contractions:
         draft = draft.maybe("contract", sums.chunks)
         draft = draft.maybe("unroll", rest, switch=f"unroll_{self._nest.kernel}")
         return _narrowed(draft, self._widths, choice)
+
+    def _within_borders(self) -> Contractions:
+        """Of the kernel whose windows read arrays that have their border."""
+        draft, loop = self._draft, self._nest.loops[-1].name
+        bases = [operand.base for operand in self._nest.operands]
+        for k, operand in enumerate(self._nest.operands):
+            if operand.windows:
+                kernel = _free_name(draft, f"{operand.base}_bordered")
+                draft = draft.maybe("border", loop, operand.base, kernel, **_use(bases, k))
+        if draft is self._draft:
+            raise refusal("border", loop, "no window reads in a border")
+        return Contractions(*nest_of(draft, self._nest.kernel), self._widths)
 
     def _tiles(self, choice: Choice) -> tuple[Draft, Tiles]:
         key = choice.vector, choice.items, choice.apart, choice.local

@@ -286,6 +286,15 @@ def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple
     packed = "operands laid out in the order in which tiles read them, by kernels before"
     local = "what a chunk reads is copied to local memory once for the group, and prefetched"
     if device.is_processor:
+        if windows:
+            bordered = "what windows read is written with its border by a kernel before"
+            inside = Choice(place, packed=True, bordered=True)
+            yield inside, "tile-bordered-packed", f"{own}; {bordered}; {packed}"
+            yield (
+                replace(inside, items=True),
+                "blocks-bordered-packed",
+                f"{items}; {bordered}; {packed}",
+            )
         yield Choice(place, packed=True), "tile-packed", f"{own}; {packed}"
         whole = "every operand laid out in the order in which tiles read it, by kernels before"
         yield Choice(place, packed=True, whole=True), "tile-packed-whole", f"{own}; {whole}"

@@ -87,6 +87,12 @@ def test_a_tile_that_fits_the_registers_is_the_cheapest(worse: dict[str, int]) -
     assert min(costs_of("tile-column", **TILE)) < 0.7 * min(costs_of("tile-column", **TILE | worse))
 
 
+def test_numbers_side_by_side_are_not_taken_by_steps_together() -> None:
+    # Compilers load them as a vector then, and take it apart.
+    apart = costs_of("tile-column", **TILE | {"unroll_c": 1})
+    assert min(costs_of("tile-column", **TILE)) < 0.9 * min(apart)
+
+
 def test_sums_that_leave_no_register_beside_them_suit_no_core() -> None:
     assert costs_of("tile-column", **TILE | {"own_row": 16}) == []
 

@@ -1,4 +1,4 @@
-"""What a GPU's costs say of registers and of guards."""
+"""What a GPU's costs say of registers, of guards and of banks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mapper.ast_model.loop_nest import LoopKernel
 from mapper.ast_model.text_form import parse
 from mapper.constraint_rules.predicate import CodeVariable, LocalSizeVariable, Variable
 from mapper.cost.loops import accesses_of
-from mapper.cost.warps import WarpCost
+from mapper.cost.warps import WarpCost, turns_of_port
 from mapper.profiles import load_profile
 from mapper.schedule import ScheduleCode
 
@@ -65,3 +65,23 @@ def test_a_guard_takes_an_operation_where_memory_is_accessed_and_none_in_registe
     bordered = "map#out(v => mul(v, 2.0), pad(1, 1, 0.0, {}))"
     assert operations(bordered.format("x")) == 1 + operations("map#out(v => mul(v, 2.0), x)")
     assert operations(kept + bordered.format("p")) == operations("map#out(v => mul(v, 2.0), x)")
+
+
+@pytest.mark.parametrize(
+    ("lanes", "bytes_", "turns"),
+    [
+        (((4, 32),), 4, 1),  # neighbours
+        (((0, 32),), 4, 1),  # one place for all
+        (((128, 32),), 4, 32),  # one bank
+        (((132, 32),), 4, 1),  # rows with one element more
+        (((8, 32),), 8, 2),
+        (((16, 32),), 16, 4),
+        (((0, 32),), 16, 2),  # half a warp at a time, though all read the same
+        (((16, 8), (0, 4)), 16, 2),
+        (((512, 10), (4, 4)), 4, 10),  # columns of a tile, ten at a time
+    ],
+)
+def test_local_memory_takes_a_turn_for_what_meets_in_a_bank(
+    lanes: tuple[tuple[int, int], ...], bytes_: int, turns: int
+) -> None:
+    assert turns_of_port(lanes, bytes_, 32, local=True) == turns

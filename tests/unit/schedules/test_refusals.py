@@ -39,6 +39,9 @@ PROGRAMS = {
     "bordered": "kernel one = map#r1(x => map#c1(y => mul(y, 2.0), x), a)\n"
     "kernel c = map#row(x => join(map#win(w => reduce((acc, k) => add(acc, k), 0.0, w), "
     "slide(3, 1, x))), map#lay(r => pad(1, 1, 0.0, r), one))",
+    "staged border": "kernel c = map#row(x => let t = to_local(map#in(y => mul(y, 2.0), x)) in "
+    "join(map#win(w => reduce((acc, k) => add(acc, k), 0.0, w), slide(3, 1, pad(1, 1, 0.0, t)))),"
+    " a)",
     "two kernels": "kernel one = map#r1(x => map#c1(y => mul(y, 2.0), x), a)\n"
     "kernel c = map#row(x => map#col(y => id(y), x), one)",
     "sums first": "kernel one = join(map#r1(x => reduce((acc, k) => add(acc, k), 0.0, x), a))\n"
@@ -168,6 +171,9 @@ REFUSALS = [
     ("windows", "pack(row, a, packed, order=[0])", "no permutation of the dimensions"),
     ("windows", "pack(win, a, packed)",
      "depends on loops around"),
+    ("windows", "border(row, a, wide)", "nothing is read in a border of a"),
+    ("bordered", "border(row, one, c)", "taken or unusable"),
+    ("staged border", "border(win, t, wide)", "depends on loops around"),
     ("two kernels", "compute_at(c, row)", "it is the last kernel"),
     ("two kernels", "compute_at(none, row)", "no kernel has this name"),
     ("two kernels", "compute_at(one, r1)", "0 arrays of the element of r1 come from it"),

@@ -11,11 +11,12 @@ import pytest
 from bench.proofs.schedules.computations import arrays
 from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.interpreter import interpret
-from mapper.ast_model.loop_nest import Store, walk
+from mapper.ast_model.loop_nest import Store, guards_of, walk
 from mapper.ast_model.nodes import Map, Node, Program
 from mapper.ast_model.text_form import parse
 from mapper.ast_model.type_check import check_program
 from mapper.errors import InputError
+from mapper.kernel_gen.c_expr import c_condition
 from mapper.layer_spec import LayerSpec, Layout
 from mapper.profiles import load_profile
 from mapper.programs.high_level import high_level_convolution
@@ -259,6 +260,27 @@ def test_every_operand_may_be_laid_out_as_tiles_read_it() -> None:
     # Tile after tile; in each step after step what it needs, side by side.
     assert shapes["a_packed"][1:] == ["6", "4"]
     assert shapes["b_packed"][1:] == ["6", "4"]
+
+
+def test_what_windows_read_is_written_with_its_border_before() -> None:
+    # Else each step of the sums asks whether its place is inside of the image.
+    layer = LayerSpec(4, 6, 8, 8, 3, 3, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
+    program = high_level_convolution(replace(layer, layout=Layout.NHWC))
+    found = {s.name: s for s in sketches_of(program, load_profile("pocl"))}
+    bordered = found["tile-bordered-packed-filter"].program
+    names = [kernel.name for kernel in bordered.kernels]
+    assert names == ["image_bordered", "weights_packed", "convolution"]
+    values = {p.name: p.values[0] for p in bordered.parameters}
+    asks = {
+        kernel.name: any(
+            c_condition(guard)
+            for statement, _ in walk(kernel.statements)
+            if isinstance(statement, Store)
+            for guard in guards_of(statement.value)
+        )
+        for kernel in elaborate(bordered, values).kernels
+    }
+    assert asks == {"image_bordered": True, "weights_packed": False, "convolution": False}
 
 
 def test_each_use_of_an_array_has_a_packed_copy_of_its_own() -> None:
