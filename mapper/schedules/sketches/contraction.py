@@ -39,6 +39,7 @@ class Choice:
     ``slices``: the steps of a chunk shared out over work-items, whose sums are added up at the end.
     ``registers``: what a step reads for all places of a window in registers, once.
     ``bordered``: what windows read in a border written by a kernel before, with its border.
+    ``windows_last``: the places of a window are the innermost steps.
     """
 
     vector: int
@@ -51,6 +52,7 @@ class Choice:
     slices: bool = False
     registers: bool = False
     bordered: bool = False
+    windows_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,13 @@ class Contractions:
         if len(sums.tiles.items) > 1:
             draft = draft.maybe("nest", sums.tiles.items)
         rest = sums.reduces[-1]
+        if choice.items and not choice.apart and not choice.registers:
+            # The sums of all of a work-item's tiles are in no registers: those of a chunk are.
+            draft = draft.maybe("restart", sums.reduces[1])
         if choice.registers:
             draft, rest = _in_registers(draft, self._nest, sums, choice)
+        elif choice.windows_last:
+            draft, rest = _windows_as_one(draft, self._nest, sums)
         if choice.local:
             buffers = f"prefetch_{self._nest.kernel}"
             draft = draft.maybe("prefetch", sums.chunks, buffers=buffers)
@@ -144,7 +151,7 @@ class Contractions:
 
     def _read(self, choice: Choice) -> tuple[Draft, tuple[str, ...], Mapping[int, Border]]:
         """The tiles with what they read made ready, the array of each operand, and borders."""
-        key = replace(choice, slices=False)
+        key = replace(choice, slices=False, windows_last=False)
         if key not in self._ready:
             draft, tiles = self._tiles(choice)
             bases = tuple(operand.base for operand in self._nest.operands)
@@ -163,7 +170,8 @@ class Contractions:
             draft, bases, borders = self._read(choice)
             _, tiles = self._tiles(choice)
             sum_up = summed_in_slices if choice.slices else summed
-            draft, tiles, reduces = sum_up(draft, self._nest, tiles, choice.registers)
+            last = choice.registers or choice.windows_last
+            draft, tiles, reduces = sum_up(draft, self._nest, tiles, last)
             self._summed[choice] = _Sums(draft, tiles, reduces, bases, borders)
         return self._summed[choice]
 
@@ -454,7 +462,7 @@ def _staged(draft: Draft, nest: Nest, sums: _Sums) -> Draft:
 def _in_registers(draft: Draft, nest: Nest, sums: _Sums, choice: Choice) -> tuple[Draft, str]:
     """What a chunk's step reads of each operand in registers, for all places of a window, as the
     lanes need it; and the name of that step's reduce."""
-    step, *windows = sums.reduces[-len(nest.factors) :]
+    step = sums.reduces[-len(nest.factors)]
     item = sums.tiles.items[-1]
     for k, operand in enumerate(nest.operands):
         base = f"{sums.bases[k]}_local"
@@ -463,9 +471,15 @@ def _in_registers(draft: Draft, nest: Nest, sums: _Sums, choice: Choice) -> tupl
         apart = operand.depends(choice.vector)
         lanes = nest.loops[choice.vector].name if apart else f"{operand.base}_{k + 1}"
         draft = draft.then("stage", step, base, "private", vector=f"lanes_{lanes}", apart=apart)
-    for _ in windows[1:]:
-        draft = draft.then("flatten_reduces", windows[0])
-    return draft, step
+    return _windows_as_one(draft, nest, sums)[0], step
+
+
+def _windows_as_one(draft: Draft, nest: Nest, sums: _Sums) -> tuple[Draft, str]:
+    """The places of a window, which are the innermost steps, as one reduce; and its name."""
+    first, *others = sums.reduces[1 - len(nest.factors) :]
+    for _ in others:
+        draft = draft.then("flatten_reduces", first)
+    return draft, first
 
 
 def _narrowed(draft: Draft, widths: Sequence[int], choice: Choice) -> Draft:

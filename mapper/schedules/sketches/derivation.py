@@ -288,13 +288,21 @@ def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple
     if device.is_processor:
         if windows:
             bordered = "what windows read is written with its border by a kernel before"
-            inside = Choice(place, packed=True, bordered=True)
-            yield inside, "tile-bordered-packed", f"{own}; {bordered}; {packed}"
-            yield (
-                replace(inside, items=True),
-                "blocks-bordered-packed",
-                f"{items}; {bordered}; {packed}",
-            )
+            last = "a window's places are the innermost steps"
+            for choice, name, reason in (
+                (Choice(place, packed=True, bordered=True), "tile-bordered-packed", own),
+                (
+                    Choice(place, packed=True, bordered=True, items=True),
+                    "blocks-bordered-packed",
+                    items,
+                ),
+            ):
+                yield choice, name, f"{reason}; {bordered}; {packed}"
+                yield (
+                    replace(choice, windows_last=True),
+                    f"{name}-windows",
+                    f"{reason}; {last}; {bordered}; {packed}",
+                )
         yield Choice(place, packed=True), "tile-packed", f"{own}; {packed}"
         whole = "every operand laid out in the order in which tiles read it, by kernels before"
         yield Choice(place, packed=True, whole=True), "tile-packed-whole", f"{own}; {whole}"

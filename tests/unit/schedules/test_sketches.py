@@ -15,6 +15,7 @@ from mapper.ast_model.loop_nest import Store, guards_of, walk
 from mapper.ast_model.nodes import Map, Node, Program
 from mapper.ast_model.text_form import parse
 from mapper.ast_model.type_check import check_program
+from mapper.ast_model.types import Memory
 from mapper.errors import InputError
 from mapper.kernel_gen.c_expr import c_condition
 from mapper.layer_spec import LayerSpec, Layout
@@ -281,6 +282,35 @@ def test_what_windows_read_is_written_with_its_border_before() -> None:
         for kernel in elaborate(bordered, values).kernels
     }
     assert asks == {"image_bordered": True, "weights_packed": False, "convolution": False}
+
+
+def test_a_chunk_is_summed_in_registers_where_the_sums_of_all_tiles_are_in_memory() -> None:
+    found = {s.name: s for s in sketches_of(program_of("product"), load_profile("pocl"))}
+    values = {"tile_row": 4, "own_row": 2, "tile_column": 6, "own_column": 2, "lanes_column": 2,
+              "chunk_product": 3, "unroll_product": 0}  # fmt: skip
+    for name, arrays_of_sums in (("tile-packed-column", 1), ("blocks-packed-column", 2)):
+        program = found[name].program
+        own = {p.name: values.get(p.name, 0) for p in program.parameters}
+        stores = [s for k in elaborate(program, own).kernels for s, _ in walk(k.statements)]
+        sums = {s.buffer.name for s in stores
+                if isinstance(s, Store) and s.buffer.memory is Memory.PRIVATE}  # fmt: skip
+        assert len(sums) == arrays_of_sums, name
+
+
+def test_the_places_of_a_window_may_be_the_innermost_steps() -> None:
+    layer = LayerSpec(4, 6, 8, 8, 3, 3, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
+    program = high_level_convolution(replace(layer, layout=Layout.NCHW))
+    found = {s.name: s for s in sketches_of(program, load_profile("pocl"))}
+    sketch = found["tile-bordered-packed-windows-filter"].program
+    values = {p.name: p.values[0] for p in sketch.parameters}
+    *_, last = elaborate(sketch, values).kernels
+    reduces = [
+        [str(loop.trip) for loop in loops if loop.map_id is None]
+        for statement, loops in walk(last.statements)
+        if isinstance(statement, Store)
+    ]
+    # Chunks of channels, their channels, and the nine places.
+    assert max(reduces, key=len)[-1] == "9"
 
 
 def test_each_use_of_an_array_has_a_packed_copy_of_its_own() -> None:
