@@ -74,9 +74,8 @@ Floats = NDArray[np.float64]
 _LEAN_EVERY = 8
 _LEAN_WITHIN = 4.0
 _LEAST_MS = 1e-6
-#: Sketches that are weighed by what their loops are expected to take, one every so many turns.
+#: Sketches that are weighed by what their loops are expected to take, one a turn.
 WEIGHED = 12
-_WEIGHED_EVERY = 1
 
 
 @dataclass(slots=True)
@@ -215,10 +214,10 @@ class GuidedStrategy:
                 return candidate
 
     def _next_to_weigh(self, wait: bool) -> int | None:
-        """The sketch to be weighed now: one that was solved aside, else one every so many turns."""
+        """The sketch to be weighed now: one that was solved aside, else one a turn."""
         ahead = {place: self._sources[place][0].ahead for place in self._to_weigh}
         solved = (place for place, one in ahead.items() if one is not None and one.is_begun)
-        due = self._turn >= _WEIGHED_EVERY * len(self._expected)
+        due = self._turn >= len(self._expected)
         others = (place for place, one in ahead.items() if wait or (due and one is None))
         return next(chain(solved, others), None)
 

@@ -476,10 +476,10 @@ def _in_registers(draft: Draft, nest: Nest, sums: _Sums, choice: Choice) -> tupl
 
 def _windows_as_one(draft: Draft, nest: Nest, sums: _Sums) -> tuple[Draft, str]:
     """The places of a window, which are the innermost steps, as one reduce; and its name."""
-    first, *others = sums.reduces[1 - len(nest.factors) :]
-    for _ in others:
-        draft = draft.then("flatten_reduces", first)
-    return draft, first
+    windows = sums.reduces[len(sums.reduces) + 1 - len(nest.factors) :]
+    for _ in windows[1:]:
+        draft = draft.then("flatten_reduces", windows[0])
+    return draft, windows[0] if windows else sums.reduces[-1]
 
 
 def _narrowed(draft: Draft, widths: Sequence[int], choice: Choice) -> Draft:

@@ -256,12 +256,14 @@ def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
     windows = any(o.windows for o in nest.operands)
     lanes = lanes_of_nest(nest)
     packed = packed_lanes(nest, lanes) if nest.is_contraction else []
-    found: list[tuple[Choice, Structure]] = []
+    found: list[tuple[int, Choice, Structure]] = []
     for place in (*lanes, *packed):
         along = nest.loops[place].name
         slides = any(o.windows and o.depends(place) for o in nest.operands)
-        for choice, name, reason in _choices(place, device, windows):
+        for kind, (choice, name, reason) in enumerate(_choices(place, device, windows)):
             if not choice.packed and place in packed:
+                continue
+            if choice.bordered and not choice.packed and nest.is_contraction:
                 continue
             if choice.registers and slides:
                 # Lanes of a window in registers are shifted from step to step.
@@ -273,11 +275,14 @@ def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
                 f"{reason}; lanes along {along}",
                 lambda _d, _n, c, choice=choice: c.of(choice),
             )
-            found.append((choice, structure))
+            found.append((kind, choice, structure))
+    if device.is_processor:
+        # The first of all lanes, then the second.
+        found.sort(key=lambda one: one[0])
     # What keeps windows in registers is fastest where it applies, and takes longest to be solved.
     first, *others = found
-    others.sort(key=lambda one: not one[0].registers)
-    yield from (structure for _, structure in (first, *others))
+    others.sort(key=lambda one: not one[1].registers)
+    yield from (structure for _, _, structure in (first, *others))
 
 
 def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple[Choice, str, str]]:
@@ -289,19 +294,21 @@ def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple
         if windows:
             bordered = "what windows read is written with its border by a kernel before"
             last = "a window's places are the innermost steps"
+            inside = Choice(place, bordered=True)
             for choice, name, reason in (
-                (Choice(place, packed=True, bordered=True), "tile-bordered-packed", own),
+                (replace(inside, packed=True), "tile-bordered-packed", f"{own}; {packed}"),
                 (
-                    Choice(place, packed=True, bordered=True, items=True),
+                    replace(inside, packed=True, items=True),
                     "blocks-bordered-packed",
-                    items,
+                    f"{items}; {packed}",
                 ),
+                (inside, "tile-bordered", own),
             ):
-                yield choice, name, f"{reason}; {bordered}; {packed}"
+                yield choice, name, f"{reason}; {bordered}"
                 yield (
                     replace(choice, windows_last=True),
                     f"{name}-windows",
-                    f"{reason}; {last}; {bordered}; {packed}",
+                    f"{reason}; {bordered}; {last}",
                 )
         yield Choice(place, packed=True), "tile-packed", f"{own}; {packed}"
         whole = "every operand laid out in the order in which tiles read it, by kernels before"

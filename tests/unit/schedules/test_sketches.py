@@ -284,6 +284,25 @@ def test_what_windows_read_is_written_with_its_border_before() -> None:
     assert asks == {"image_bordered": True, "weights_packed": False, "convolution": False}
 
 
+def test_a_filter_along_one_dimension_has_sketches_of_its_windows() -> None:
+    program = parse("""program "blur" { size N = 64 size k = 5 input a : [float]N input f : [float]k
+      kernel out = join(map#x(w => reduce((acc, p) => fma(p.0, p.1, acc), 0.0, zip(w, f)),
+        slide(k, 1, pad(2, 2, 0.0, a)))) }""")
+    on_cores = {s.name: s.program for s in sketches_of(program, load_profile("pocl"))}
+    assert [k.name for k in on_cores["tile-bordered-x"].kernels] == ["a_bordered", "out"]
+    on_a_gpu = [s.name for s in sketches_of(program, load_profile("h200"))]
+    assert {"blocks-local-x", "blocks-sliced-x", "blocks-halo-x"} <= {*on_a_gpu}
+
+
+def test_structures_of_all_lanes_come_in_turns_on_a_processor() -> None:
+    # Few sketches are weighed: with those of one map first, the other's never are.
+    layer = LayerSpec(4, 6, 8, 8, 3, 3, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
+    program = high_level_convolution(replace(layer, layout=Layout.NCHW))
+    program = replace(program, constants=("weights",))
+    names = [s.name for s in sketches_of(program, load_profile("pocl"))]
+    assert names[1:3] == ["tile-bordered-packed-column", "tile-bordered-packed-filter"]
+
+
 def test_a_chunk_is_summed_in_registers_where_the_sums_of_all_tiles_are_in_memory() -> None:
     found = {s.name: s for s in sketches_of(program_of("product"), load_profile("pocl"))}
     values = {"tile_row": 4, "own_row": 2, "tile_column": 6, "own_column": 2, "lanes_column": 2,
