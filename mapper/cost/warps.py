@@ -7,8 +7,8 @@ that come from the cache that all units share, and from memory. What takes longe
 time in which a group waits for what it loads, as far as no other group runs meanwhile ("An
 Analytical Model for a GPU Architecture with Memory-level and Thread-level Parallelism Awareness",
 ISCA'09; "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018, for banks and
-sectors). Only the order of what it says is worth anything: constants are near those of an H100, on
-which candidates were timed (docs/decisions/0026).
+sectors). Only the order of what it says is worth anything: constants were fitted to the order of
+candidates that were timed on an H100 and an H200 (docs/decisions/0026), and are no facts of them.
 """
 
 from __future__ import annotations

@@ -26,9 +26,12 @@ from mapper.kernel_gen.scheduled import Scheduled, flat_index
 WIDEST_EVERYWHERE = 4
 
 
-def joined(statements: Sequence[Scheduled], vectors: Mapping[str, int]) -> tuple[int, Value | None]:
+def joined(
+    statements: Sequence[Scheduled], vectors: Mapping[str, int]
+) -> tuple[int, Value | None, tuple[Guard, ...]]:
     """How many of these, from the first on, are stores to neighbours: the width of a vector, or 1
-    for all else. With it the value whose lanes they store, where there is one.
+    for all else. With it the value whose lanes they store, where there is one, and what says
+    whether they are written.
 
     No more than :data:`WIDEST_EVERYWHERE`, but for what is kept in ``vectors`` (private buffers
     with their width) and need not be taken apart.
@@ -46,15 +49,16 @@ def joined(statements: Sequence[Scheduled], vectors: Mapping[str, int]) -> tuple
         row.append(statement)
         places.append(place)
     for width in reversed(VECTOR_WIDTHS):
-        if width > len(row) or common_guards(row[:width]) is None:
+        guards = _common_guards(row[:width]) if width <= len(row) else None
+        if guards is None:
             continue
         whole = _lanes_of([unrounded(store) for store in row[:width]], vectors)
         if width <= WIDEST_EVERYWHERE or whole is not None:
-            return width, whole
-    return 1, None
+            return width, whole, guards
+    return 1, None, ()
 
 
-def common_guards(row: Sequence[Store]) -> tuple[Guard, ...] | None:
+def _common_guards(row: Sequence[Store]) -> tuple[Guard, ...] | None:
     """What says whether neighbours are written, all of them or none; None where some may be alone.
 
     A guard that moves on with the place says so where its limit is no place within a vector.

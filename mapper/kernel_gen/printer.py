@@ -38,7 +38,7 @@ from mapper.kernel_gen.identifiers import (
     kernel_name,
     lane_name,
 )
-from mapper.kernel_gen.joined_stores import common_guards, joined, unrounded
+from mapper.kernel_gen.joined_stores import joined, unrounded
 from mapper.kernel_gen.own_functions import OwnFunction
 from mapper.kernel_gen.registers import into_registers
 from mapper.kernel_gen.scheduled import (
@@ -203,9 +203,10 @@ class _Printer:
         position = 0
         while position < len(body):
             ahead = body[position : position + VECTOR_WIDTHS[-1]]
-            count, whole = joined(ahead, self.vector_registers)
+            count, whole, guards = joined(ahead, self.vector_registers)
             if count > 1:
-                self.store_row(ahead[:count], whole)
+                with self.where(guards):
+                    self.store_row(ahead[:count], whole)
             else:
                 self.statement(body[position])
             position += count
@@ -438,10 +439,8 @@ class _Printer:
             vector = self.values.vector(whole, width)
         lanes = (*first.indices[:-1], first.indices[-1] + symbol(LANE, width))
         statement = self.values.stored_vector(first.buffer, lanes, vector, width)
-        guards = common_guards(stores)
-        assert statement is not None and guards is not None, "neighbours are"
-        with self.where(guards):
-            self.line(statement)
+        assert statement is not None, "neighbours are"
+        self.line(statement)
 
     def vector_store(self, store: Store, width: int) -> None:
         value = self.values.vector(unrounded(store), width)

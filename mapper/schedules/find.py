@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mapper.ast_model.bounds import is_name
 from mapper.ast_model.builders import said_name
 from mapper.ast_model.index_expr import Expr
 from mapper.ast_model.nodes import Kernel, Let, Map, MapId, Node, Program, Reduce
@@ -104,6 +105,16 @@ def find_kernel(primitive: str, program: Program, name: str) -> Kernel:
             return kernel
     raise refusal(primitive, name, "no kernel has this name", "",
                   ", ".join(k.name for k in program.kernels[:MAX_LISTED]))  # fmt: skip
+
+
+def check_new_kernel(primitive: str, program: Program, target: object, name: str) -> None:
+    """NotApplicable if no kernel can be given this name: it is taken, or no name."""
+    taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
+    taken |= {n for n, _ in program.sizes} | {p.name for p in program.parameters}
+    if name in taken or not is_name(name):
+        raise refusal(
+            primitive, target, "the kernel's name is taken or unusable", name, "a new name"
+        )
 
 
 def _step(node: Node) -> str:

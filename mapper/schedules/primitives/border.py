@@ -7,7 +7,7 @@ from functools import partial
 
 from mapper.ast_model.index_expr import const
 from mapper.ast_model.nodes import NO, Kernel, MapId, Pad, Program, Ref
-from mapper.schedules.affine import Dimension, Margin, element, tiles, with_repeats, without_repeats
+from mapper.schedules.affine import Dimension, Margin, tiles, without_repeats
 from mapper.schedules.nests import at_depth, copied
 from mapper.schedules.primitives.pack import behind, read_before
 from mapper.schedules.step import Step, refusal, step
@@ -17,13 +17,12 @@ NAME = "border"
 
 
 def border(program: Program, loop: MapId, base: str, kernel: str, use: int = 0) -> Step:
-    """A kernel ``kernel`` writes ``base`` with all that the loop reads around it, which reads that.
+    """A kernel ``kernel`` writes ``base`` with the border that the loop reads; the loop reads that.
 
-    No step asks any more whether its place is inside.
-
-    The whole array is written, in its own order; :func:`layout` changes that. Where the loop reads
-    it in several places ``use`` says which, counted from 1. Applies where something is read in a
-    border, and the array is an input or of an earlier kernel.
+    No step asks any more whether its place is inside. The whole array is written, in its own order;
+    :func:`layout` changes that. Where the loop reads it in several places ``use`` says which,
+    counted from 1. Applies where something is read in a border, and the array is an input or of an
+    earlier kernel.
     """
     names = Names(program)
     found, place, tiling, source = read_before(NAME, names, program, loop, base, kernel, use)
@@ -40,11 +39,4 @@ def border(program: Program, loop: MapId, base: str, kernel: str, use: int = 0) 
     made = Kernel(kernel, copied(names, names.map_id(kernel), source, len(whole)))
     within = replace(tiling, dimensions=tuple(whole))
     cut = tiles(names, Ref(kernel), without_repeats(within), Margin())
-    arrays = [part.array for part in found.parts]
-    arrays[place] = at_depth(
-        names,
-        lambda tile: element(names, tile, within, Margin()),
-        with_repeats(names, cut, within),
-        found.chain.depth,
-    )
-    return step(NAME, loop, program, behind(names, found, made, arrays))
+    return step(NAME, loop, program, behind(names, found, place, made, cut, within))

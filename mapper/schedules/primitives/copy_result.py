@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mapper.ast_model.bounds import is_name
 from mapper.ast_model.nodes import Kernel, Map, Program, Ref
 from mapper.ast_model.types import dimensions
 from mapper.schedules.facts import type_of
-from mapper.schedules.find import find_kernel
+from mapper.schedules.find import check_new_kernel, find_kernel
 from mapper.schedules.nests import copied
 from mapper.schedules.primitives.split import check_ids
 from mapper.schedules.step import Step, refusal, step
@@ -25,12 +24,7 @@ def copy_result(program: Program, kernel: str, computed: str) -> Step:
     ``<kernel>_copy`` go over what is left of the result.
     """
     found, names = find_kernel(NAME, program, kernel), Names(program)
-    taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
-    taken |= {n for n, _ in program.sizes} | {p.name for p in program.parameters}
-    if computed in taken or not is_name(computed):
-        raise refusal(
-            NAME, kernel, "the kernel's name is taken or unusable", computed, "a new name"
-        )
+    check_new_kernel(NAME, program, kernel, computed)
     around, inner = through_layout(found.body)
     if not isinstance(inner, Map) or is_view(inner.body):
         raise refusal(NAME, kernel, "no map is outermost in it", type(inner).__name__.lower(),

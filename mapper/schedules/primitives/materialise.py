@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mapper.ast_model.bounds import is_name
 from mapper.ast_model.nodes import Kernel, Let, Program, Reduce, Ref, To
-from mapper.schedules.find import find_let
+from mapper.schedules.find import check_new_kernel, find_let
 from mapper.schedules.step import Step, refusal, step
 from mapper.schedules.tree import free_names, is_view, substituted, through_layout
 
@@ -21,10 +20,7 @@ def materialise(program: Program, name: str, kernel: str) -> Step:
     site = find_let(NAME, program, name)
     let = site.node
     assert isinstance(let, Let)
-    taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
-    taken |= {n for n, _ in program.sizes} | {p.name for p in program.parameters}
-    if kernel in taken or not is_name(kernel):
-        raise refusal(NAME, name, "the kernel's name is taken or unusable", kernel, "a new name")
+    check_new_kernel(NAME, program, name, kernel)
     before: set[str] = {i.name for i in program.inputs}
     for other in program.kernels:
         if other.name == site.kernel.name:

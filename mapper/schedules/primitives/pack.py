@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mapper.ast_model.bounds import is_name
 from mapper.ast_model.nodes import Kernel, MapId, Node, Program, Ref
 from mapper.schedules.affine import Margin, Tiling, element, tiles, with_repeats, without_repeats
 from mapper.schedules.carried import (
@@ -17,6 +16,7 @@ from mapper.schedules.carried import (
     part_tiling,
     with_same_parts,
 )
+from mapper.schedules.find import check_new_kernel
 from mapper.schedules.nests import at_depth, copied, permuted
 from mapper.schedules.step import Step, refusal, step
 from mapper.schedules.unique import Names
@@ -50,14 +50,7 @@ def pack(
     packed = permuted(names, tiles(names, source, core, Margin()), wanted)
     made = Kernel(kernel, copied(names, names.map_id(kernel), packed, rank))
     back = permuted(names, Ref(kernel), [wanted.index(k) for k in range(rank)])
-    arrays = [part.array for part in found.parts]
-    arrays[place] = at_depth(
-        names,
-        lambda tile: element(names, tile, tiling, Margin()),
-        with_repeats(names, back, tiling),
-        found.chain.depth,
-    )
-    return step(NAME, loop, program, behind(names, found, made, arrays))
+    return step(NAME, loop, program, behind(names, found, place, made, back, tiling))
 
 
 def read_before(
@@ -69,20 +62,25 @@ def read_before(
     place = one_part(primitive, found, loop, base, use)
     tiling = part_tiling(primitive, found, loop, place)
     source = base_node(names, found, place)
-    taken = {i.name for i in program.inputs} | {k.name for k in program.kernels}
-    taken |= {n for n, _ in program.sizes} | {p.name for p in program.parameters}
-    if kernel in taken or not is_name(kernel):
-        raise refusal(
-            primitive, loop, "the kernel's name is taken or unusable", kernel, "a new name"
-        )
+    check_new_kernel(primitive, program, loop, kernel)
     if not is_closed(source, program, found.found.site.kernel.name):
         raise refusal(primitive, loop, f"what is read of {base} depends on loops around", "",
                       "an input or an earlier kernel", "the outermost loop")  # fmt: skip
     return found, place, tiling, source
 
 
-def behind(names: Names, found: Carried, made: Kernel, arrays: list[Node]) -> Program:
-    """The program with a kernel before the loop's own, whose loop goes over these arrays."""
+def behind(
+    names: Names, found: Carried, place: int, made: Kernel, cut: Node, tiling: Tiling
+) -> Program:
+    """The program with a kernel before the loop's own, whose loop reads at a place among its parts
+    the tiles ``cut`` of what that kernel wrote, those of a tiling without repeats."""
+    arrays = [part.array for part in found.parts]
+    arrays[place] = at_depth(
+        names,
+        lambda tile: element(names, tile, tiling, Margin()),
+        with_repeats(names, cut, tiling),
+        found.chain.depth,
+    )
     after = with_same_parts(names, found, arrays)
     kernels = list(after.kernels)
     kernels.insert([k.name for k in kernels].index(found.found.site.kernel.name), made)

@@ -138,7 +138,9 @@ class Contractions:
         for k, operand in enumerate(self._nest.operands):
             if operand.windows:
                 kernel = _free_name(draft, f"{operand.base}_bordered")
-                draft = draft.maybe("border", loop, operand.base, kernel, **_use(bases, k))
+                inside = draft.maybe("border", loop, operand.base, kernel, **_use(bases, k))
+                if inside is not draft:
+                    draft, bases[k] = inside, kernel
         if draft is self._draft:
             raise refusal("border", loop, "no window reads in a border")
         return Contractions(*nest_of(draft, self._nest.kernel), self._widths)

@@ -256,7 +256,7 @@ def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
     windows = any(o.windows for o in nest.operands)
     lanes = lanes_of_nest(nest)
     packed = packed_lanes(nest, lanes) if nest.is_contraction else []
-    found: list[tuple[int, Choice, Structure]] = []
+    found: list[tuple[tuple[bool, int], Structure]] = []
     for place in (*lanes, *packed):
         along = nest.loops[place].name
         slides = any(o.windows and o.depends(place) for o in nest.operands)
@@ -275,14 +275,13 @@ def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
                 f"{reason}; lanes along {along}",
                 lambda _d, _n, c, choice=choice: c.of(choice),
             )
-            found.append((kind, choice, structure))
-    if device.is_processor:
-        # The first of all lanes, then the second.
-        found.sort(key=lambda one: one[0])
+            # On a processor the first kind of all lanes, then the second.
+            turn = kind if device.is_processor else 0
+            found.append(((not choice.registers, turn), structure))
     # What keeps windows in registers is fastest where it applies, and takes longest to be solved.
     first, *others = found
-    others.sort(key=lambda one: not one[1].registers)
-    yield from (structure for _, _, structure in (first, *others))
+    others.sort(key=lambda one: one[0])
+    yield from (structure for _, structure in (first, *others))
 
 
 def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple[Choice, str, str]]:
