@@ -144,6 +144,16 @@ def check_program(program: Program) -> ProgramTypes:
     return ProgramTypes(kernel_types, tuple(checker.obligations))
 
 
+def check_declarations(program: Program) -> None:
+    """What a program declares, without its kernels; TypeErrors carry every problem."""
+    checker = _Checker(program)
+    checker.problems += declaration_problems(program)
+    checker.check_function_names()
+    checker.check_requirements()
+    if checker.problems:
+        raise TypeErrors(checker.problems)
+
+
 class _Checker(Findings):
     """The types of one program, with the findings on the way."""
 

@@ -57,6 +57,8 @@ MAX_NAME = 63
 #: It is the variant of what it gives, of which the store keeps so many characters.
 MAX_SCHEDULE_NAME = 64
 MAX_LIST = 32
+MAX_VALUES = 64
+MAX_VALUE = 2**20
 
 Value = str | int | bool | tuple[str, ...] | tuple[int, ...]
 
@@ -68,7 +70,8 @@ class Kind(StrEnum):
     SIZE = "a number or an expression of sizes and parameters"
     COUNT = "a whole number"
     NAMES = "a list of names"
-    ORDER = "a list of whole numbers"
+    ORDER = "a list of places, each below 32"
+    VALUES = "a list of at most 64 whole numbers, each at most 1048576"
     MEMORY = "global, local or private"
     OVERHANG = "divisible, padded, optimised or guarded"
     FLAG = "true or false"
@@ -129,7 +132,7 @@ PRIMITIVES: dict[str, Primitive] = {
         _primitive(separate.separate, map_id=_N),
         _primitive(flatten.flatten, map_id=_N),
         _primitive(flatten.flatten_reduces, name=_N),
-        _primitive(split_reduce.split_reduce, name=_N, size=_S, _among=Kind.ORDER),
+        _primitive(split_reduce.split_reduce, name=_N, size=_S, _among=Kind.VALUES),
         _primitive(interleave.interleave, name=_N, size=_S, _switch=_S),
         _primitive(dot.dot, name=_N, width=_S),
         _primitive(rfactor.rfactor, name=_N, size=_S, _memory=_M),
@@ -171,7 +174,7 @@ PRIMITIVES: dict[str, Primitive] = {
         _primitive(contract.contract, name=_N),
         _primitive(contract.fuse_products, name=_N),
         _primitive(contract.commute, name=_N),
-        _primitive(narrow.narrow, parameter=_N, values=Kind.ORDER),
+        _primitive(narrow.narrow, parameter=_N, values=Kind.VALUES),
     )
 }
 """By name in schedules."""
@@ -247,9 +250,9 @@ def _checked(primitive: str, field: Field, value: Value) -> Value:
                 value = tuple(str(item) for item in items)
                 right = all(0 < len(v) <= MAX_NAME and v.isprintable() for v in value)
         case Kind.ORDER:
-            right = isinstance(value, tuple) and len(value) <= MAX_LIST
-            items = cast(tuple[object, ...], value) if right else ()
-            right = right and all(isinstance(v, int) and 0 <= v < MAX_LIST for v in items)
+            right = _are_counts(value, MAX_LIST, MAX_LIST - 1)
+        case Kind.VALUES:
+            right = _are_counts(value, MAX_VALUES, MAX_VALUE)
         case Kind.MEMORY | Kind.OVERHANG:
             right = value in {word.value for word in _WORDS[field.kind]}
         case Kind.FLAG:
@@ -258,6 +261,15 @@ def _checked(primitive: str, field: Field, value: Value) -> Value:
         raise InputError(Problem(f"{primitive}.{field.name}", "an argument of another kind",
                                  repr(value)[:80], field.kind.value))  # fmt: skip
     return str(value) if isinstance(value, StrEnum) else value
+
+
+def _are_counts(value: Value, length: int, most: int) -> bool:
+    items = cast(tuple[object, ...], value) if isinstance(value, tuple) else None
+    return (
+        items is not None
+        and len(items) <= length
+        and all(isinstance(v, int) and 0 <= v <= most for v in items)
+    )
 
 
 @dataclass(frozen=True, slots=True)

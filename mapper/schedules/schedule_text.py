@@ -171,7 +171,7 @@ class _Parser:
             raise self.error(str(error)) from None
 
     def value(self, kind: Kind) -> Value:
-        if kind in (Kind.NAMES, Kind.ORDER):
+        if kind in (Kind.NAMES, Kind.ORDER, Kind.VALUES):
             self.take("[")
             items: list[str] = []
             while self.peek() != "]":
@@ -179,7 +179,7 @@ class _Parser:
                 if self.peek() != "]":
                     self.take(",")
             self.take("]")
-            return self.whole(items) if kind is Kind.ORDER else tuple(items)
+            return tuple(items) if kind is Kind.NAMES else self.whole(items)
         if kind is Kind.SIZE:
             return self.size()
         name = self.name()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mapper.ast_model.bounds import MAX_NODE_DEPTH, MAX_NODES
 from mapper.ast_model.nodes import Parameter, Program, Requirement
-from mapper.ast_model.type_check import check_program
+from mapper.ast_model.type_check import check_declarations, check_program
 from mapper.ast_model.types import Type
 from mapper.errors import InputError, LimitError, Problem, TypeErrors
 from mapper.schedules.facts import facts_of, obligations_in, type_of, union
@@ -82,28 +82,34 @@ def step(
 def check_types(before: Program, after: Program) -> None:
     """TypeErrors or LimitError, as of a whole program, for what a step may have changed.
 
-    Nodes that were right before are not looked at anew. How long the lengths of types have grown
-    is checked with the whole program, once its derivation is done.
+    Nodes that were right before are not looked at anew: parameters and requirements that are added,
+    and values that a parameter loses, leave them right. How long the lengths of types have grown is
+    checked with the whole program, once its derivation is done.
     """
     facts = [facts_of(kernel.body) for kernel in after.kernels]
     ids = union(f.computing for f in facts)
     if (
-        _declared(before) != _declared(after)
+        _fixed(before) != _fixed(after)
         or sum(f.size for f in facts) > MAX_NODES
         or any(f.depth > MAX_NODE_DEPTH or f.is_wordy for f in facts)
         or len(ids) != sum(f.computing_maps for f in facts)
     ):
         check_program(after)
         return
+    if _open(before) != _open(after):
+        check_declarations(after)
     env: dict[str, Type] = {i.name: i.type for i in after.inputs}
     for kernel in after.kernels:
         env[kernel.name] = type_of(kernel.body, env, after)
 
 
-def _declared(program: Program) -> tuple[object, ...]:
+def _fixed(program: Program) -> tuple[object, ...]:
     kernels = tuple(kernel.name for kernel in program.kernels)
-    return (program.sizes, program.parameters, program.requirements, program.functions,
-            program.inputs, kernels, program.constants)  # fmt: skip
+    return program.sizes, program.functions, program.inputs, kernels, program.constants
+
+
+def _open(program: Program) -> tuple[object, ...]:
+    return program.parameters, program.requirements
 
 
 def tidy(program: Program) -> Program:

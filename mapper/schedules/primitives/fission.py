@@ -31,8 +31,9 @@ NAME = "fission"
 def fission(program: Program, map_id: MapId, memory: Memory = Memory.PRIVATE) -> Step:
     """``row`` as ``row``, which fills a buffer, and ``row_out``, which works on it.
 
-    What is computed first is a staged value (``let t = to_private(…)``, which keeps its memory)
-    or the reduce whose result the body maps over (in ``memory``).
+    What is computed first is a staged value (``let t = to_private(…)``, which keeps its memory;
+    the body may map over what the let gives) or the reduce whose result the body maps over (in
+    ``memory``).
     """
     found = find_map(NAME, program, map_id)
     node, names = found.node, Names(program)
@@ -77,15 +78,23 @@ def fission(program: Program, map_id: MapId, memory: Memory = Memory.PRIVATE) ->
 
 def _cut(names: Names, body: Node, memory: Memory) -> tuple[str, To, Node] | None:
     """The name of a value, what computes it, and the body that is left."""
-    if isinstance(body, Let):
-        value = _staged(body.value)
-        return None if value is None else (body.name, value, body.body)
+    let = _first_let(body)
+    if let is not None:
+        value = _staged(let.value)
+        return None if value is None else (let.name, value, _without(body, let, let.body))
     reduced = _epilogue_of(body)
     if reduced is None:
         return None
     name = names.value("total")
     rest = _without(body, reduced, Ref(name))
     return name, _staged(reduced) or To(memory, reduced), rest
+
+
+def _first_let(body: Node) -> Let | None:
+    """The let that the body is, or whose result the outermost maps go over."""
+    while isinstance(body, Map | Layout):
+        body = body.argument
+    return body if isinstance(body, Let) else None
 
 
 def _staged(value: Node) -> To | None:

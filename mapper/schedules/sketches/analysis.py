@@ -7,7 +7,9 @@ off the places that a perfect nest's element reads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 
 from mapper.ast_model.builders import said_name
 from mapper.ast_model.elaborator import Elaborator
@@ -41,7 +43,8 @@ class Operand:
     """An array that the nest reads: of each map, outermost first, the step along each dimension.
 
     ``steps[k]`` holds the dimensions of ``base`` along which map ``k`` goes, with its step there
-    (0: it is no number). ``windows`` are the dimensions along which a map and what is inside go.
+    (0: it is no number, as of a map over the parts of a reduce). ``windows`` are the dimensions
+    along which a map goes in steps that are numbers, and what is inside.
     """
 
     base: str
@@ -81,10 +84,12 @@ class Nest:
     @property
     def reduced(self) -> int:
         """How many elements are reduced."""
-        total = 1
-        for _, trip in self.factors:
-            total *= trip
-        return total
+        return prod(trip for _, trip in self.factors)
+
+    @property
+    def outputs(self) -> int:
+        """How many elements the nest computes."""
+        return prod(loop.trip for loop in self.loops)
 
     @property
     def is_contraction(self) -> bool:
@@ -290,10 +295,15 @@ def _operand(base: str, access: Access, depth: int) -> Operand:
     windows = tuple(
         d
         for d, index in enumerate(access.indices)
-        if any(v in index.symbols() for v in access.outer)
-        and any(v in index.symbols() for v in access.inner)
+        if _slides(index, access.outer) and any(v in index.symbols() for v in access.inner)
     )
     return Operand(base, len(access.indices), tuple(steps), windows)
+
+
+def _slides(index: Expr, variables: Iterable[Symbol]) -> bool:
+    """Whether one of the variables makes steps that are numbers along a dimension: parts of a
+    reduce, as long as a parameter says, do not overlap."""
+    return any(v in index.symbols() and _step(index, v) for v in variables)
 
 
 def _step(index: Expr, variable: Symbol) -> int:
@@ -324,7 +334,7 @@ def _sliding(factors: tuple[tuple[str, int], ...], accesses: list[Access]) -> tu
         if len(access.inner) != len(factors):
             continue
         for index in access.indices:
-            if any(v in index.symbols() for v in access.outer):
+            if _slides(index, access.outer):
                 for k, variable in enumerate(access.inner):
                     found[k] = found[k] or variable in index.symbols()
     return tuple(found)

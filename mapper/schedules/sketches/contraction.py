@@ -17,10 +17,13 @@ from mapper.schedules.schedule import Value
 from mapper.schedules.sketches.analysis import Nest, Operand, nest_of
 from mapper.schedules.sketches.draft import Draft
 from mapper.schedules.sketches.names import chained, lanes_of, split_in_two, start_of
+from mapper.schedules.sketches.plain import longest_plain, split_over_groups
 from mapper.schedules.step import refusal
 from mapper.schedules.unique import Names
 
 MOST_SLICES = 16
+#: Parts of a reduce that other groups sum up.
+MOST_PARTS = 64
 #: Of a map, iterations of a work-item that keeps a window in registers, and steps of its chunks.
 _MOST_OWN = 8
 _MOST_OF_A_CHUNK = 32
@@ -40,6 +43,7 @@ class Choice:
     ``registers``: what a step reads for all places of a window in registers, once.
     ``bordered``: what windows read in a border written by a kernel before, with its border.
     ``windows_last``: the places of a window are the innermost steps.
+    ``split``: parts of the reduce by other groups, which a kernel behind combines.
     """
 
     vector: int
@@ -53,6 +57,7 @@ class Choice:
     registers: bool = False
     bordered: bool = False
     windows_last: bool = False
+    split: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +109,16 @@ class Contractions:
         self._ready: dict[Choice, tuple[Draft, tuple[str, ...], Mapping[int, Border]]] = {}
         self._summed: dict[Choice, _Sums] = {}
         self._inside: Contractions | None = None
+        self._parts: Contractions | None = None
 
     def of(self, choice: Choice) -> Draft:
         """The structure on the kernel; NotApplicable where a step of it does not apply."""
         if choice.bordered:
             self._inside = self._inside or self._within_borders()
             return self._inside.of(replace(choice, bordered=False))
+        if choice.split:
+            self._parts = self._parts or self._in_parts()
+            return self._parts.of(replace(choice, split=False))
         sums = self._sums(choice)
         draft = sums.draft
         if choice.local:
@@ -144,6 +153,11 @@ class Contractions:
         if draft is self._draft:
             raise refusal("border", loop, "no window reads in a border")
         return Contractions(*nest_of(draft, self._nest.kernel), self._widths)
+
+    def _in_parts(self) -> Contractions:
+        """Of the kernel that sums up the parts, whose maps are the nest's and one more inside."""
+        draft = split_over_groups(self._draft, self._nest, MOST_PARTS)
+        return Contractions(*nest_of(draft, f"{self._nest.kernel}_parts"), self._widths)
 
     def _tiles(self, choice: Choice) -> tuple[Draft, Tiles]:
         key = choice.vector, choice.items, choice.apart, choice.local
@@ -307,8 +321,7 @@ def _chunked(
         draft = draft.then("split_reduce", names[0], length)
         around, inside = chained(names[0])
         names[:1] = [around, inside]
-    plain = [k for k in range(len(names)) if k >= len(nest.sliding) or not nest.sliding[k]]
-    chosen = max(plain or range(len(names)), key=lambda k: nest.factors[k][1])
+    chosen = longest_plain(nest)
     chunk = f"chunk_{nest.kernel}"
     draft = draft.then("split_reduce", names[chosen], chunk)
     around, inside = chained(names[chosen])

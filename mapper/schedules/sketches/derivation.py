@@ -19,6 +19,8 @@ from mapper.schedules.unique import with_named_steps
 
 FEW = 4096
 """Outputs that leave groups idle: parts of the reduce go over groups then."""
+TILE = 4096
+"""Outputs of a group's tile, about."""
 LONG = 64
 """Steps from which it pays to combine parts."""
 MAX_LANES = 2
@@ -71,10 +73,11 @@ class Combinations:
 
     ``options`` are those kernels in order with the names of their structures, best first. Drafts
     that begin alike are derived once. Of many kernels the last stay as they are written: to derive
-    all takes minutes, and a combination has a name of 64 characters.
+    all takes minutes, and a combination has a name of 64 characters. Of one kernel the structure of
+    the name ``only`` alone, where one is wanted.
     """
 
-    def __init__(self, program: Program, device: DeviceProfile) -> None:
+    def __init__(self, program: Program, device: DeviceProfile, only: str | None = None) -> None:
         self._device = device
         # As a schedule begins, too.
         base = Draft(with_named_steps(program))
@@ -86,7 +89,7 @@ class Combinations:
         options: list[tuple[str, tuple[str, ...]]] = []
         self._kernels: list[str] = []
         for kernel in [k.name for k in base.program.kernels][:_MOST_KERNELS]:
-            done = list(self._done(base, kernel))
+            done = list(self._done(base, kernel, None if self._several else only))
             if done:
                 before = (0,) * len(self._kernels)
                 self._begun |= {(*before, k): one for k, one in enumerate(done)}
@@ -257,6 +260,7 @@ def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
     lanes = lanes_of_nest(nest)
     packed = packed_lanes(nest, lanes) if nest.is_contraction else []
     found: list[tuple[tuple[bool, int], Structure]] = []
+    split = _splits(nest, device)
     for place in (*lanes, *packed):
         along = nest.loops[place].name
         slides = any(o.windows and o.depends(place) for o in nest.operands)
@@ -269,6 +273,8 @@ def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
                 # Lanes of a window in registers are shifted from step to step.
                 continue
             if choice.packed and not nest.is_contraction:
+                continue
+            if choice.split and not split:
                 continue
             structure = Structure(
                 f"{name}-{along}",
@@ -284,11 +290,19 @@ def _tiled(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
     yield from (structure for _, structure in (first, *others))
 
 
+def _splits(nest: Nest, device: DeviceProfile) -> bool:
+    """Whether parts of a reduce over groups may pay: it is long, and results are so few that tiles
+    of them leave units of the device idle."""
+    few = FEW if device.is_processor else TILE * device.compute_units
+    return nest.is_contraction and nest.associative and nest.reduced >= LONG and nest.outputs <= few
+
+
 def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple[Choice, str, str]]:
     own = "each work-item keeps a tile of sums in registers, and reads an operand once for a row"
     items = "tiles of work-items in a group, whose sums outlive the chunks of the reduce"
     packed = "operands laid out in the order in which tiles read them, by kernels before"
     local = "what a chunk reads is copied to local memory once for the group, and prefetched"
+    split = "parts of the reduce by other groups, a second kernel combines them"
     if device.is_processor:
         if windows:
             bordered = "what windows read is written with its border by a kernel before"
@@ -315,6 +329,7 @@ def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple
         yield Choice(place), "tile", own
         yield Choice(place, items=True, packed=True), "blocks-packed", f"{items}; {packed}"
         yield Choice(place, items=True), "blocks", f"{items}; nothing is copied"
+        yield Choice(place, split=True), "tile-split", f"{split}; {own}"
         if windows:
             reason = f"{own}; windows are read from a dense copy of the tile with its border"
             yield Choice(place, halo="private"), "tile-halo", reason
@@ -343,6 +358,18 @@ def _choices(place: int, device: DeviceProfile, windows: bool) -> Iterator[tuple
             "blocks-registers-sliced",
             f"{items}; {slices}; {registers}; {local}; {packed}",
         )
+        yield (
+            replace(near, split=True),
+            "blocks-registers-split",
+            f"{split}; {items}; {registers}; {local}; {packed}",
+        )
+    parted = replace(apart, local=True, split=True)
+    yield parted, "blocks-split", f"{split}; {items}; {local}"
+    yield (
+        replace(parted, packed=True),
+        "blocks-split-packed",
+        f"{split}; {items}; {local}; {packed}",
+    )
     yield apart, "blocks", f"{items}; the cache serves what they share"
     yield replace(apart, packed=True), "blocks-packed", f"{items}; {packed}"
     yield Choice(place), "tile", own
@@ -363,30 +390,13 @@ def _parts(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:
             "work-items of a group reduce parts side by side, combined in local memory",
             lambda d, n, _c: parts(d, n, "local", lanes=False),
         )
-    outputs = 1
-    for loop in nest.loops:
-        outputs *= loop.trip
-    if outputs <= FEW:
+    if nest.outputs <= FEW:
         yield Structure(
             "sums-over-groups",
-            f"{outputs} outputs leave groups idle: parts of the reduce by other groups, a second "
-            "kernel combines them",
+            f"{nest.outputs} outputs leave groups idle: parts of the reduce by other groups, a "
+            "second kernel combines them",
             lambda d, n, _c: over_groups(d, n),
         )
-        if nest.is_contraction:
-            yield Structure(
-                "sums-over-groups-tiled",
-                f"{outputs} outputs leave groups idle: parts of the reduce by other groups, each "
-                "part in tiles",
-                lambda d, n, _c: _parts_tiled(d, n, device),
-            )
-
-
-def _parts_tiled(draft: Draft, nest: Nest, device: DeviceProfile) -> Draft:
-    draft, parts_nest = nest_of(over_groups(draft, nest), f"{nest.kernel}_parts")
-    group = not device.is_processor
-    choice = Choice(lanes_of_nest(parts_nest)[0], items=group, apart=group, local=group)
-    return Contractions(draft, parts_nest, device.vector_widths).of(choice)
 
 
 def _plain(nest: Nest, device: DeviceProfile) -> Iterator[Structure]:

@@ -59,6 +59,48 @@ def parts(draft: Draft, nest: Nest, memory: str, *, lanes: bool) -> Draft:
 def over_groups(draft: Draft, nest: Nest) -> Draft:
     """Parts of a long reduce by other groups, in a kernel before the one that combines them."""
     draft = draft.then("rfactor", nest.reduce, f"part_{nest.kernel}", memory="global")
+    return _parts_apart(draft, nest, nest.reduce)
+
+
+def split_over_groups(draft: Draft, nest: Nest, most_parts: int) -> Draft:
+    """As :func:`over_groups`, parts of the longest dimension that no window slides along alone, and
+    no more of them than ``most_parts``; windows stay whole, so that the parts can be tiled.
+
+    Each part's results lie side by side as those of the whole do.
+    """
+    reduces = [nest.reduce]
+    for length, _ in reversed(nest.factors[1:]):
+        draft = draft.then("split_reduce", reduces[0], length)
+        reduces[:1] = chained(reduces[0])
+    place = longest_plain(nest)
+    first = reduces.pop(place)
+    if place:
+        draft = draft.then("reorder_reduces", (first, *reduces))
+    part = f"part_{nest.kernel}"
+    draft = draft.then("rfactor", first, part, memory="global")
+    draft = _parts_apart(draft, nest, first)
+    for _ in reduces:
+        draft = draft.then("flatten_reduces", first)
+    # A sum that was made of several has a dimension of one element, behind that of the parts.
+    depth = len(nest.loops)
+    behind = (depth + 1,) if reduces else ()
+    written = depth - 1 if nest.written is None else nest.written
+    maps = (*(k for k in range(depth) if k != written), written)
+    draft = draft.maybe("layout", f"{nest.kernel}_parts", (depth, *behind, *maps))
+    draft = draft.maybe("reorder", tuple(f"{nest.loops[k].name}_out" for k in maps))
+    steps = nest.factors[place][1]
+    few = tuple(n for n in range(1, steps) if steps % n == 0 and steps // n <= most_parts)
+    return draft.then("narrow", part, few)
+
+
+def _parts_apart(draft: Draft, nest: Nest, reduce: str) -> Draft:
     for loop in reversed(nest.loops):
         draft = draft.then("fission", loop.name, memory="global")
-    return draft.then("materialise", f"{nest.reduce}_parts", f"{nest.kernel}_parts")
+    return draft.then("materialise", f"{reduce}_parts", f"{nest.kernel}_parts")
+
+
+def longest_plain(nest: Nest) -> int:
+    """The place of the longest dimension that is reduced and that no window slides along; of the
+    longest of all where there is none."""
+    plain = [k for k in range(len(nest.factors)) if k >= len(nest.sliding) or not nest.sliding[k]]
+    return max(plain or range(len(nest.factors)), key=lambda k: nest.factors[k][1])

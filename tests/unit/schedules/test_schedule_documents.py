@@ -61,6 +61,8 @@ def value_of(kind: Kind, random: Random) -> Value:
             return tuple(random.sample(names, random.randrange(1, 4)))
         case Kind.ORDER:
             return tuple(random.sample(range(4), random.randrange(4)))
+        case Kind.VALUES:
+            return tuple(random.sample((1, 2, 31, 32, 4096, 2**20), random.randrange(4)))
         case Kind.MEMORY:
             return random.choice(("global", "local", "private"))
         case Kind.OVERHANG:

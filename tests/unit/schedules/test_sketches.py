@@ -127,6 +127,17 @@ PROGRAMS = {
         f"{CONVOLVE}, line)), map#o1(v => transpose(v), transpose(map#o2(v => "
         f"{WINDOWS.format('v')}, a)))), f)",
     ),
+    "long convolution NHWC with relu": (
+        "C = 16, H = 4, W = 5, M = 4, kh = 3", "a : [[[float]C]W]H; f : [[[[float]C]kh]kh]M",
+        "convolution = map#row(line => map#column(win => join(map#filter(one => map#relu(t => "
+        f"max(t, 0.0), {CONVOLVE}), f)), line), {WINDOWS.format(EDGE.format('a'))})",
+    ),
+    "long convolution NCHW": (
+        "C = 16, H = 4, W = 5, M = 4, kh = 3", "a : [[[float]W]H]C; f : [[[[float]kh]kh]C]M",
+        "convolution = map#filter(one => map#row(line => join(map#column(win => "
+        f"{CONVOLVE}, line)), map#o1(v => transpose(v), transpose(map#o2(v => "
+        f"{WINDOWS.format(EDGE.format('v'))}, a)))), f)",
+    ),
     "pointwise NHWC": (
         "C = 4, H = 3, W = 5, M = 6, kh = 1", "a : [[[float]C]W]H; f : [[[[float]C]kh]kh]M",
         "convolution = map#row(line => map#column(win => join(map#filter(one => "
@@ -372,6 +383,26 @@ def test_steps_of_a_chunk_are_shared_out_over_some_work_items() -> None:
     }
     assert lengths["k_in_tile_tile_part"] == "4"
     assert len({name for name in found if name.startswith("blocks-sliced")}) >= 2
+
+
+@pytest.mark.parametrize("name", ["long convolution NCHW", "long convolution NHWC with relu"])
+def test_parts_of_a_reduce_go_over_groups_and_windows_stay_whole(name: str) -> None:
+    found = {s.name: s for s in sketches_of(program_of(name), load_profile("h200"))}
+    split = [sketch for sketch in found.values() if "-split-" in sketch.name]
+    assert split
+    for sketch in split:
+        *_, parts, total = sketch.program.kernels
+        assert (parts.name, total.name) == ("convolution_parts", "convolution")
+        sizes = {p.name: p.values for p in sketch.program.parameters}
+        # Channels alone, at least two parts.
+        assert sizes["part_convolution"] == (1, 2, 4, 8)
+        assert any(u.primitive == "stage" for u in sketch.schedule.uses)
+
+
+def test_no_parts_over_groups_where_tiles_keep_a_device_busy() -> None:
+    large = LayerSpec(64, 512, 512, 64, 3, 3, 1, 1, 1, 1, 1, layout=Layout.NCHW)
+    names = [s.name for s in sketches_of(high_level_convolution(large), load_profile("h200"))]
+    assert names and not any("split" in name for name in names)
 
 
 def test_tiles_of_windows_along_rows_are_whole_vectors_with_a_border() -> None:
