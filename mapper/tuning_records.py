@@ -37,7 +37,8 @@ _CHOICES = ("mapping", "parameters", "local_sizes")
 
 @dataclass(frozen=True, slots=True)
 class TuningRecord:
-    """One measured mapping of a layer.
+    """One measured mapping of a layer, in a variant or under the sketch of this name of its
+    ``high-level`` program.
 
     ``choices`` is what ``pipeline.assignment_to_json`` writes. ``time_ms`` is the median of
     ``trials`` runs, first start to last end of the timed launches; ``spread`` their

@@ -18,6 +18,7 @@ from db.store import Store
 from mapper.errors import NestmapError
 from mapper.layer_sets import named_layer
 from mapper.pipeline import subject_of_layer
+from mapper.variants import LAST_RESORT
 from nestmap.cli.exit_codes import ExitCode, exit_code_of
 from nestmap.cli.output import write_problems, write_table, write_text
 from nestmap.cli.plot import plot
@@ -41,7 +42,7 @@ from nestmap.tuning.output import write_best
 from nestmap.tuning.policy import INPUT_SEED
 from nestmap.tuning.reference import make_workload
 from nestmap.tuning.run import Budget, tune
-from nestmap.tuning.starting_points import tuned_variants
+from nestmap.tuning.tuned_subjects import tuned_subjects
 
 #: 512 channels of 14 x 14 to 512 filters of 3 x 3: nearly a gigaflop, three candidates a second.
 LAYER = "vgg16/24"
@@ -57,11 +58,12 @@ def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
     with open_measuring(device) as child, Store.open(folder / "demo.sqlite3") as store:
         machine = _machine(child.facts())
         write_text(machine)
-        variants = tuned_variants(child.facts(), layer)
-        subjects = tuple(subject_of_layer(layer, variant) for variant in variants)
+        first = subject_of_layer(layer, LAST_RESORT)
+        subjects = tuned_subjects(first, None, child.facts(), child.profile())
+        variants = ", ".join(subject.variant for subject in subjects)
         write_text(
             f"{LAYER}: {layer.channels} x {layer.height} x {layer.width} to {layer.filters} "
-            f"filters, {layer.operations / 1e9:.2f} GFLOP; {', '.join(variants)}; "
+            f"filters, {layer.operations / 1e9:.2f} GFLOP; {variants}; "
             f"{seconds:.0f} s of tuning"
         )
         with ProgressDisplay(Console(stderr=True), budget) as display:

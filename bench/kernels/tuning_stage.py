@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,14 +14,15 @@ from mapper.layer_sets import layer_of_name, layer_set_names, load_layer_set
 from mapper.layer_spec import LAYER_SCHEMA, LayerSpec
 from mapper.pipeline import Subject, subject_of_layer
 from mapper.tuning_records import TuningRecord, best_record, records_of, tflops
+from mapper.variants import LAST_RESORT
 from nestmap.subjects import read_bounded
 from nestmap.tuning.display import state_text
 from nestmap.tuning.events import CandidateMeasured, Event
 from nestmap.tuning.finalists import FINALISTS
 from nestmap.tuning.record_files import device_folder, read_records, write_records
 from nestmap.tuning.run import Budget, TuningResult, tune
-from nestmap.tuning.starting_points import tuned_variants
 from nestmap.tuning.store_records import of_folder, stored_records
+from nestmap.tuning.tuned_subjects import tuned_subjects
 from worker.devices.interface import MeasuringDevice
 
 #: Seconds between two lines about a search.
@@ -93,17 +94,16 @@ def tune_layers(
     What a variant cannot compute is said and left out; InputError if nothing is left. Ctrl-C ends
     the search of one layer with its best in the records.
     """
-    facts = device.facts()
-    name = device_folder(facts)
+    name = device_folder(device.facts())
     refused: list[Problem] = []
     tuned = False
     with Store.open(how.store) as store:
         for layer in layers:
-            subjects = _subjects(layer, how.variants, facts, refused, say)
+            known = tuple(records_of(read_records(folder, name), layer))
+            subjects = _subjects(layer, how.variants, device, known, refused, say)
             if not subjects:
                 continue
             tuned = True
-            known = records_of(read_records(folder, name), layer)
             result = tune(
                 subjects,
                 device,
@@ -112,7 +112,7 @@ def tune_layers(
                 budget=how.budget,
                 listener=_Talker(layer, say),
                 finalists=FINALISTS,
-                records=tuple(known),
+                records=known,
             )
             found = _records(store, layer, name, result)
             write_records(folder, name, found)
@@ -124,14 +124,19 @@ def tune_layers(
 def _subjects(
     layer: LayerSpec,
     variants: Sequence[str],
-    facts: Mapping[str, str],
+    device: MeasuringDevice,
+    known: Sequence[TuningRecord],
     refused: list[Problem],
     say: Callable[[str], None],
 ) -> list[Subject]:
+    first = subject_of_layer(layer, LAST_RESORT)
+    facts, profile = device.facts(), device.profile()
+    if not variants:
+        return list(tuned_subjects(first, None, facts, profile, known))
     found: list[Subject] = []
-    for variant in variants or tuned_variants(facts, layer):
+    for variant in variants:
         try:
-            found.append(subject_of_layer(layer, variant))
+            found += tuned_subjects(first, [variant], facts, profile)
         except InputError as error:
             refused += error.problems
             say(f"{layer.name} {variant}: left out: {error.problems[0]}")

@@ -28,7 +28,8 @@ from mapper.programs.common import (
 def high_level_convolution(layer: LayerSpec) -> Program:
     """One kernel: maps over rows, columns and filters around a sequential reduction.
 
-    Where there are several, maps over images stand outside and over groups around filters.
+    Where there are several, maps over images stand outside and over groups around filters. The
+    weights are constant: sketches of it lay them out once, before any run.
     """
     build = Builder()
     activation = activation_function(layer)
@@ -40,6 +41,7 @@ def high_level_convolution(layer: LayerSpec) -> Program:
         functions=() if activation is None else (activation,),
         inputs=layer_inputs(layer),
         kernels=(Kernel("convolution", _HighLevel(build, layer).result()),),
+        constants=(WEIGHTS,),
     )
 
 

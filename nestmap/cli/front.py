@@ -257,10 +257,10 @@ class _Wanted:
 def _wanted(x: str, store: Store | None) -> _Wanted:
     if x != STDIN and not _exists(x):
         layer = layer_of_name(x) if is_layer_name(x) else None
-        return _Wanted(x, frozenset(() if layer is None else programs_of(layer).values()), layer)
+        return _Wanted(x, frozenset() if layer is None else _programs(layer, store), layer)
     subject = load_subject(x, default=LAST_RESORT)
     if subject.layer is not None:
-        return _Wanted(x, frozenset(programs_of(subject.layer).values()), subject.layer)
+        return _Wanted(x, _programs(subject.layer, store), subject.layer)
     if subject.program is None:
         return _Wanted(x, frozenset(), None)
     own = subject.hash()
@@ -270,6 +270,17 @@ def _wanted(x: str, store: Store | None) -> _Wanted:
     from nestmap.tuning.stored_schedules import scheduled_in
 
     return _Wanted(x, scheduled_in(store, own) | {own}, None)
+
+
+def _programs(layer: LayerSpec, store: Store | None) -> frozenset[str]:
+    """The programs of a layer's variants, and what a store holds of its own under schedules."""
+    programs = programs_of(layer)
+    found = frozenset(programs.values())
+    if store is None:
+        return found
+    from nestmap.tuning.stored_schedules import scheduled_in
+
+    return found | scheduled_in(store, programs[LAST_RESORT])
 
 
 def _studies(

@@ -13,7 +13,7 @@ from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import device_name
 from mapper.errors import InputError, Problem
 from mapper.layer_spec import LayerSpec, Layout, plainest
-from mapper.pipeline import Assignment, Subject, derive_space, subject_of_layer
+from mapper.pipeline import Assignment, Subject, derive_space
 from mapper.profiles import profile_names
 from mapper.solver.space import Space
 from mapper.tuning_records import (
@@ -79,6 +79,7 @@ def best_recorded(
         if not found:
             raise _nothing_known(x, layer, name, device, _devices(layer, store, places), variant)
     # Loads the solver.
+    from nestmap.tuning.sketch_subjects import layer_in
     from nestmap.tuning.valid_records import as_recorded
 
     spaces: dict[tuple[LayerSpec, str], tuple[Subject, Space]] = {}
@@ -86,7 +87,8 @@ def best_recorded(
         record = one.record
         key = (record.layer, record.variant)
         if key not in spaces:
-            subject = subject_of_layer(replace(record.layer, name=layer.name), record.variant)
+            named = replace(record.layer, name=layer.name)
+            subject = layer_in(named, record.variant, limits)
             spaces[key] = subject, derive_space(subject, Mode.STRICT, limits, RuleOptions())
         subject, space = spaces[key]
         assignment = as_recorded(subject, space, limits, record)

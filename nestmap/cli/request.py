@@ -12,7 +12,7 @@ from mapper.pipeline import subject_of_scheduled
 from mapper.schedules.schedule import Schedule
 from mapper.schedules.scheduled import Scheduled
 from mapper.solver.limits import DEFAULT_MEMORY, SolveLimits
-from mapper.variants import DEFAULT_VARIANT
+from mapper.variants import DEFAULT_VARIANT, LAST_RESORT, VARIANTS
 from nestmap.choosing import DefaultVariant
 from nestmap.cli.output import note
 from nestmap.device_limits import limits_of_device
@@ -147,21 +147,23 @@ def prepare(
 ) -> Request:
     """Load what X names and derive its space, with what is stated of it.
 
-    A program's variant is one of its sketches on the device, unless a ``schedule`` is given.
+    A program's variant is one of its sketches on the device, unless a ``schedule`` is given; a
+    layer's is one of those of the program that it is, too.
     """
     # The device first: it is the cheaper one to be wrong.
     limits = limits_of_device(device)
     default = DefaultVariant(limits)
-    subject = load_subject(x, default=variant or default)
+    sketch = None if variant in VARIANTS else variant
+    subject = load_subject(x, default=LAST_RESORT if sketch else variant or default)
     if subject.layer is None and schedule is not None and subject.scheduled is None:
         subject = subject_of_scheduled(
             Scheduled(subject.require_program(), schedule), subject.label
         )
-    elif subject.layer is None and variant is not None:
+    elif wanted := variant if subject.layer is None else sketch:
         # Loads the making of sketches.
         from nestmap.tuning.sketch_subjects import in_variant
 
-        subject = in_variant(subject, variant, limits)
+        subject = in_variant(subject, wanted, limits)
     if subject.layer is not None and variant is None and subject.variant != DEFAULT_VARIANT:
         note(f"variant: {subject.variant} ({default.reason})")
     return request_about(subject, limits, mode, "--mode", default.reason, stated)

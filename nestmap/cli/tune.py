@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mapper.errors import DeviceError, InputError, NestmapError, Problem
+from mapper.variants import LAST_RESORT
 from nestmap.cli.exit_codes import ExitCode
 from nestmap.cli.output import Progress, note, write_json, write_table, write_text
 from nestmap.cli.remote import (
@@ -144,8 +145,9 @@ def tune(
     from nestmap.tuning.reference import make_workload
     from nestmap.tuning.run import Budget
     from nestmap.tuning.run import tune as run_tuning
-    from nestmap.tuning.sketch_subjects import sketched_subjects
+    from nestmap.tuning.starting_points import tuned_variants
     from nestmap.tuning.store_records import own_starts
+    from nestmap.tuning.tuned_subjects import tuned_subjects
     from worker.devices.names import is_null
 
     began = time.monotonic()
@@ -158,8 +160,8 @@ def tune(
         seconds = 60.0
     budget = Budget(candidates, seconds)
     terminal = Console(stderr=True)
-    # A layer is asked for in the variants that compute it: here any will do.
-    first = load_subject(x, default=variant[0] if variant else "high-level")
+    # A layer as the program that it is: its variants and sketches are chosen below.
+    first = load_subject(x, default=LAST_RESORT)
     first.require_program()
     wanted_of_all = stated(suits or (), where=where or ())
     refuse_meaningless(wanted_of_all, first, Mode.STRICT, "--mode")
@@ -169,11 +171,11 @@ def tune(
         refuse_remote(**given_on_command_line(context, *_LOCAL_OPTIONS))
         with service, asking():
             board = device_of(service, device)
-            subjects = (
-                _variants(first, variant, board["facts"])
-                if first.layer is not None
-                else sketched_subjects(first, limits_of_board(board), variant)
+            # A service tunes layers in the template's variants.
+            names = variant or (
+                tuned_variants(board["facts"], first.layer) if first.layer else None
             )
+            subjects = tuned_subjects(first, names, board["facts"], limits_of_board(board))
             _refuse_names_of_one(subjects, wanted_of_all)
             wanted = RemoteRun(
                 first=first,
@@ -200,13 +202,10 @@ def tune(
         raise InputError(Problem(option, "is for a service", "", "with --url"))
     spec = device or "host"
     with _open_device(spec) as opened, Store.open(db) as store:
-        subjects = (
-            _variants(first, variant, opened.facts())
-            if first.layer is not None
-            else sketched_subjects(first, opened.profile(), variant)
-        )
+        layer = first.layer
+        starts = () if layer is None else own_starts(store, opened.facts(), layer, records)
+        subjects = tuned_subjects(first, variant, opened.facts(), opened.profile(), starts)
         _refuse_names_of_one(subjects, wanted_of_all)
-        layer = subjects[0].layer
         wanted = baselines and not is_null(spec) and layer is not None
         # Tiles and sketches are drawn from what is known of them; models learn where asked to.
         learns = transfer if transfer is not None else not any(map(_has_own_search, subjects))
@@ -217,7 +216,6 @@ def tune(
                 asked=bool(transfer), needed=not elsewhere,
             )  # fmt: skip
             make = _strategy(strategy, memory, fastest, constants, learned, elsewhere)
-        starts = () if layer is None else own_starts(store, opened.facts(), layer, records)
         if seconds is not None:
             # What was done so far and what comes after the search are of the same seconds.
             after_s = min(_MOST_BASELINES_S, _BASELINES_SHARE * seconds) if wanted else 0.0
@@ -318,18 +316,6 @@ def _has_own_search(subject: Subject) -> bool:
     from nestmap.tuning.template_search import is_template
 
     return is_template(subject) or subject.scheduled is not None
-
-
-def _variants(
-    first: Subject, variants: list[str] | None, facts: Mapping[str, str]
-) -> tuple[Subject, ...]:
-    """A layer in each variant, without any in those that suit a device of these facts."""
-    from mapper.pipeline import subject_of_layer
-    from nestmap.tuning.starting_points import tuned_variants
-
-    assert first.layer is not None
-    names = tuple(dict.fromkeys(variants or tuned_variants(facts, first.layer)))
-    return tuple(subject_of_layer(first.layer, name) for name in names)
 
 
 def _strategy(

@@ -18,7 +18,7 @@ from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
 from mapper.pipeline import Subject, subject_of_layer
 from mapper.profiles import load_profile, profile_from_json
-from mapper.variants import DEFAULT_VARIANT
+from mapper.variants import DEFAULT_VARIANT, LAST_RESORT, VARIANTS
 from nestmap.stated import STATED, Stated, stated
 from nestmap.subjects import Default, default_of, subject_of_document, subject_of_text
 from nestmap.tasks.limits import TaskLimits
@@ -137,7 +137,8 @@ def read_subject(
 ) -> Subject:
     """The ``subject`` of a request: ``{"name": "vgg16/7"}``, ``{"document": {…}}`` (a layer, a
     program, a nest tree or a tuning space) or ``{"text": "…"}`` (a program). ``default`` chooses a
-    layer's variant where none is named; a program's variants are its sketches for ``device``.
+    layer's variant where none is named; a program's variants are its sketches for ``device``, and
+    a layer has those of the program that it is, too.
 
     No file is ever opened for it. InputError or LimitError with pointers into the request.
     """
@@ -155,25 +156,33 @@ def read_subject(
     path = f"/subject/{form}"
     if form != "document" and (not isinstance(value, str) or not value.strip()):
         raise InputError(Problem(path, "not a text", kind_of(value), "a text"))
+    sketch = None if variant in VARIANTS else variant
+    default = LAST_RESORT if sketch is not None else variant or default
     if form != "name":
         of_form = subject_of_document if form == "document" else subject_of_text
-        read = _placed(path, lambda: of_form(cast("Any", value), "", None, variant or default))
-        if read.layer is not None or variant in (None, read.variant or None):
+        read = _placed(path, lambda: of_form(cast("Any", value), "", None, default))
+        wanted = variant if read.layer is None else sketch
+        if wanted in (None, read.variant or None):
             return read
         if device is None:
             raise InputError(Problem("/variant", "only a layer has variants here", repr(variant)))
-        # Loads the making of sketches.
-        from nestmap.tuning.sketch_subjects import in_variant
-
-        return _placed("/variant", lambda: in_variant(read, variant, device))
+        return _placed("/variant", lambda: _in_sketch(read, cast("str", wanted), device))
     name = cast("str", value)
     if not is_layer_name(name):
         raise InputError(Problem(path, "there is no layer of this name", kind_of(value),
                                  names_in_short()))  # fmt: skip
     layer = layer_of_name(name)
-    return _placed(
-        "/variant", lambda: subject_of_layer(layer, variant or default_of(default, layer))
-    )
+    read = _placed("/variant", lambda: subject_of_layer(layer, default_of(default, layer)))
+    if sketch is None or device is None:
+        return read
+    return _placed("/variant", lambda: _in_sketch(read, sketch, device))
+
+
+def _in_sketch(subject: Subject, name: str, device: DeviceProfile) -> Subject:
+    # Loads the making of sketches.
+    from nestmap.tuning.sketch_subjects import in_variant
+
+    return in_variant(subject, name, device)
 
 
 def read_device(value: object, path: str = "/device") -> DeviceProfile:

@@ -200,6 +200,18 @@ class PartSearch:
             self._doubted.add(drawn.key)
             self._drawing.pool.append(replace(drawn, expected_ms=_DOUBT * drawn.expected_ms))
 
+    def begin_with(self, known: Iterable[Mapping[Variable, int]]) -> None:
+        """Try these solutions first."""
+        for assignment in known:
+            key = self._drawing.key(assignment)
+            if key in self._drawing.keys:
+                continue
+            self._drawing.keys.add(key)
+            # Where it is in the space is asked for when it is changed.
+            self._former.add(key)
+            cost_ms = self._cost.ms(assignment)
+            self._waiting.append(Drawn(Point(assignment, {}), key, cost_ms, cost_ms))
+
     def unused(self, drawn: Drawn) -> None:
         """What was given is not tried after all."""
         self.tried -= 1

@@ -247,7 +247,11 @@ class SketchSearch:
         # takes no measurement.
         known = [assignment for assignment, _, _ in source.history] if alone else []
         seed = derived_seed(self._seed, source.program_hash, len(known) if alone else number)
-        return PartSearch(part.space, part.cost(self._device), seed, known, self._watch, solver)
+        cost = part.cost(self._device)
+        search = PartSearch(part.space, cost, seed, known, self._watch, solver)
+        names = [name for name, _ in part.space.variables]
+        search.begin_with({name: found[name] for name in names} for found in source.known)
+        return search
 
     # Candidates
 

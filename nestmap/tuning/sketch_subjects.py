@@ -14,12 +14,20 @@ from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.constraint_rules.suits.catalogue import ALL_SUITS
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, Problem
-from mapper.pipeline import Subject, derive_space, subject_of_program, subject_of_scheduled
+from mapper.layer_spec import LayerSpec
+from mapper.pipeline import (
+    Subject,
+    derive_space,
+    subject_of_layer,
+    subject_of_program,
+    subject_of_scheduled,
+)
 from mapper.schedules.scheduled import Scheduled
 from mapper.schedules.sketches.derivation import AS_IS, Combination, Combinations
 from mapper.schedules.sketches.draft import Sketch
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
+from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.tuning.drawing import cheapest_ms
 from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
 
@@ -30,7 +38,7 @@ _EACH_LATER = 0.1
 _AS_IS_PROMISE = 8.0
 #: Combinations of several kernels' structures that are tuned, and solutions of a kernel that tell
 #: which, with the seconds for its space.
-_MOST = 24
+MOST_SUBJECTS = 24
 _LOOKED_AT = 32
 _MOST_EXPECTED = 6
 _SOLVING_S = 1.0
@@ -46,15 +54,17 @@ def sketched_subjects(
     subject: Subject,
     device: DeviceProfile,
     names: Sequence[str] | None = None,
-    most: int = _MOST,
+    most: int = MOST_SUBJECTS,
 ) -> tuple[Subject, ...]:
     """A program under each of its sketches for a device, what is expected to be fastest first, and
     as it is last; only the sketches of these ``names`` where some are given, else ``most`` in all.
 
-    What is no program to be rewritten (or has a schedule already) is left alone. InputError names
-    sketches that there are not.
+    Of a layer its ``high-level`` program. What is no program to be rewritten (or has a schedule
+    already) is left alone. InputError names sketches that there are not.
     """
-    if subject.program is None or subject.scheduled is not None or subject.layer is not None:
+    layer = subject.layer
+    rewritten = subject.scheduled is not None
+    if subject.program is None or rewritten or (layer and subject.variant != LAST_RESORT):
         if names:
             what = "a program with its schedule"
             if subject.program is None:
@@ -65,6 +75,11 @@ def sketched_subjects(
             )  # fmt: skip
         return (subject,)
     program = subject.program
+    if names is not None and len(names) == 1:
+        combinations = Combinations(program, device, names[0])
+        choice = combinations.named(names[0])
+        if choice is not None and (sketch := combinations.sketch(choice)) is not None:
+            return (_under(subject, program, sketch),)
     combinations = _combinations(program, device)
     if names:
         chosen = {name: combinations.named(name) for name in names}
@@ -72,10 +87,11 @@ def sketched_subjects(
             choices = combinations.neighbours(combinations.first)
             known = [AS_IS, *(combinations.name(choice) for choice in choices)]
             several = " or several of them, joined by +" if len(combinations.options) > 1 else ""
-            raise InputError(
-                Problem("variant", "the program has no sketch of this name on the device",
-                        ", ".join(wrong), ", ".join(known) + several)
-            )  # fmt: skip
+            what = "the program has no sketch of this name on the device"
+            if layer is not None:
+                what = "the layer has no variant, nor a sketch on the device, of this name"
+                known = [*(v.name for v in VARIANTS.values() if not v.applies(layer)), *known]
+            raise InputError(Problem("variant", what, ", ".join(wrong), ", ".join(known) + several))
     else:
         kept = _kept(subject, combinations, device)[: most - 1]
         chosen = {combinations.name(choice): choice for choice in kept} | {AS_IS: None}
@@ -92,7 +108,8 @@ def sketched_subjects(
 
 def _under(subject: Subject, program: Program, sketch: Sketch) -> Subject:
     scheduled = Scheduled(program, sketch.schedule)
-    return subject_of_scheduled(scheduled, subject.label, sketch.program)
+    made = subject_of_scheduled(scheduled, subject.label, sketch.program)
+    return replace(made, layer=subject.layer)
 
 
 def _kept(subject: Subject, combinations: Combinations, device: DeviceProfile) -> list[Combination]:
@@ -110,7 +127,7 @@ def _kept(subject: Subject, combinations: Combinations, device: DeviceProfile) -
         return sum(own[k] for own, k in zip(behind, choice, strict=True)), choice
 
     others = [*sorted(around[1:], key=cost), *sorted(further, key=cost)]
-    return [best, *sorted(others[: _MOST - 1], key=cost)]
+    return [best, *sorted(others[: MOST_SUBJECTS - 1], key=cost)]
 
 
 def _behind(
@@ -161,6 +178,14 @@ def _least_cost(part: KernelPart, device: DeviceProfile) -> float:
         return inf
 
 
+def layer_in(layer: LayerSpec, variant: str, device: DeviceProfile) -> Subject:
+    """A layer in one of its variants, or under the sketch of this name of its program; InputError
+    lists the sketches that there are."""
+    if variant in VARIANTS:
+        return subject_of_layer(layer, variant)
+    return in_variant(subject_of_layer(layer, LAST_RESORT), variant, device)
+
+
 def in_variant(subject: Subject, name: str, device: DeviceProfile) -> Subject:
     """A program under the sketch of this name; InputError lists those that there are."""
     if subject.scheduled is not None and subject.variant == name:
@@ -185,4 +210,6 @@ def as_written(subject: Subject) -> Subject:
     """The subject without its schedule."""
     if subject.scheduled is None:
         return subject
+    if subject.layer is not None:
+        return subject_of_layer(subject.layer, LAST_RESORT)
     return subject_of_program(subject.scheduled.program, subject.label)

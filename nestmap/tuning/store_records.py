@@ -6,8 +6,9 @@ front becomes records, with the figures that were measured.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,14 @@ from mapper.host_plan import HostPlan
 from mapper.kernel_gen.generate import Choices, generate
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Timed
-from mapper.pipeline import Subject, origin_of, subject_of_layer
+from mapper.pipeline import Subject, origin_of, subject_of_layer, subject_of_scheduled
 from mapper.schedule import ScheduleCode
+from mapper.schedules.scheduled import scheduled_from_json
 from mapper.tuning_records import TuningRecord, tflops
+from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.tuning.record_files import device_folder, own_records
 from nestmap.tuning.statistics import interquartile
+from nestmap.tuning.stored_schedules import scheduled_in
 
 #: Points of one study's front that become records: the fastest.
 MOST_OF_A_STUDY = 16
@@ -50,12 +54,16 @@ def stored_records(
 ) -> Iterator[Stored]:
     """The fronts of a layer's studies in the strict mode on the devices that are wanted, study by
     study, and ``also`` these candidates. What cannot be read any more is left out."""
-    variants = {program: name for name, program in programs_of(layer).items()}
+    programs = programs_of(layer)
+    variants = {program: name for name, program in programs.items()}
+    sketches = scheduled_in(store, programs[LAST_RESORT])
     devices = {device.id: device for device in store.devices() if on(device)}
     for study in store.studies():
         device = devices.get(study.device_id)
         variant = variants.get(study.program_hash)
-        if device is None or variant is None or study.mode != Mode.STRICT.value:
+        if variant is None and study.program_hash in sketches:
+            variant = study.variant
+        if device is None or not variant or study.mode != Mode.STRICT.value:
             continue
         yield from _of_study(store, study, layer, variant, device, also)
 
@@ -98,7 +106,7 @@ def _of_study(
     front = [point.candidate_id for point in store.front(study)[:MOST_OF_A_STUDY]]
     if not front:
         return
-    subject = subject_of_layer(layer, variant)
+    subject = _subject_of(store, study, layer, variant)
     try:
         measured = {m.candidate_id: m for m in store.measurements(study)}
     except NestmapError:
@@ -114,6 +122,14 @@ def _of_study(
         record = _record(layer, variant, chosen, measured[name], plan, device)
         if record is not None:
             yield Stored(record, study.id, name, device)
+
+
+def _subject_of(store: Store, study: Study, layer: LayerSpec, variant: str) -> Subject:
+    """What was tuned: of a sketch as it is stored, for sketches of another release may differ."""
+    if variant in VARIANTS:
+        return subject_of_layer(layer, variant)
+    stored = json.loads(store.program(study.program_hash).json_text)
+    return replace(subject_of_scheduled(scheduled_from_json(stored), layer.name), layer=layer)
 
 
 def _record(

@@ -10,10 +10,11 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError
 from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
-from mapper.pipeline import Subject, derive_space, generate_kernels, subject_of_layer
+from mapper.pipeline import Subject, derive_space, generate_kernels
 from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, best_record
 from nestmap.tuning.proposals.shorter_vectors import Assignment, fitting, readable
+from nestmap.tuning.sketch_subjects import layer_in
 
 
 def best_valid(
@@ -42,7 +43,7 @@ def _is_valid(record: TuningRecord, profile: DeviceProfile) -> bool:
 
 def _derived(record: TuningRecord, profile: DeviceProfile) -> tuple[Subject, Space]:
     # A record may have been measured under another name of the layer.
-    subject = subject_of_layer(record.layer, record.variant)
+    subject = layer_in(record.layer, record.variant, profile)
     return subject, derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
 
 

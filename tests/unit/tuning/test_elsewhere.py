@@ -205,7 +205,7 @@ def test_a_search_that_is_told_finds_what_was_fast_elsewhere(tmp_path: Path) -> 
             there, here = ScriptedDevice(), ScriptedDevice()
             there._profile = replace(NULL_PROFILE, name="there")  # pyright: ignore[reportPrivateUsage]
             random = random_strategy()
-            tune([SUBJECT], there, opened, seed=seed, budget=Budget(60), make=random)
+            tune([SUBJECT], there, opened, seed=seed, budget=Budget(150), make=random)
             known = known_elsewhere(opened, here, [SUBJECT])
             measured = [p.time_ms for s in opened.studies() for p in opened.front(s)]
             best["there"].append(min(measured))

@@ -1,0 +1,150 @@
+"""A layer is tuned under the sketches of the program that it is: on a GPU, or by their names."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db.store import Store
+from mapper.constraint_rules.rule import Mode
+from mapper.errors import InputError
+from mapper.layer_sets import layer_of_name
+from mapper.pipeline import Subject, derive_space, subject_of_layer
+from mapper.profiles import load_profile
+from mapper.solver.space import Space, check
+from mapper.variants import LAST_RESORT, VARIANTS
+from nestmap.cli import app
+from nestmap.stated import NOTHING_STATED
+from nestmap.tuning.run import Budget, tune
+from nestmap.tuning.sketch_subjects import as_written, layer_in, with_suits
+from nestmap.tuning.starting_points import source_of, tuned_variants
+from nestmap.tuning.store_records import records_of_store
+from nestmap.tuning.tuned_subjects import tuned_subjects
+from nestmap.tuning.tuner import Tuner
+from tests.unit.tuning.fakes import ScriptedDevice
+from tests.unit.tuning.records import SMALL, record
+from worker.devices.null import NULL_PROFILE
+
+FIRST = subject_of_layer(SMALL, LAST_RESORT)
+GPU = {"device.kind": "gpu", "device.name": "Some GPU"}
+CPU = {"device.kind": "cpu", "platform.version": "PoCL"}
+H200, POCL = load_profile("h200"), load_profile("pocl")
+VGG = layer_of_name("vgg16/7")
+SKETCH = "tile-filter"
+
+
+def test_on_a_gpu_sketches_follow_the_variants_that_there_are_records_in() -> None:
+    own = (
+        record(variant="tiled-slices", time_ms=2.0),
+        record(variant="tiled", time_ms=1.0),
+        record(variant="tiled-reread", time_ms=0.5, layer=VGG),
+    )
+    subjects = tuned_subjects(FIRST, None, GPU, H200, own)
+    recorded = [s.variant for s in subjects if s.variant in VARIANTS]
+    assert recorded == ["tiled", "tiled-slices", LAST_RESORT]
+    assert [s.variant for s in subjects[:2]] == recorded[:2]
+    assert subjects[-1].variant == LAST_RESORT
+    assert len(subjects) > 6
+    for subject in subjects[2:-1]:
+        assert subject.scheduled is not None
+        assert subject.layer == SMALL
+        assert subject.label == SMALL.name
+
+
+def test_no_more_subjects_than_are_wanted_and_the_program_as_it_is_among_them() -> None:
+    few = tuned_subjects(FIRST, None, GPU, H200, (record(variant="tiled"),), most=4)
+    assert [s.variant for s in few][::3] == ["tiled", LAST_RESORT]
+    assert len(few) == 4
+
+
+@pytest.mark.parametrize("facts", [CPU, {"device.kind": "gpu", "device.name": "Mali-G72"}])
+def test_elsewhere_the_variants_of_the_template_are_tuned(facts: dict[str, str]) -> None:
+    names = [s.variant for s in tuned_subjects(FIRST, None, facts, POCL)]
+    assert names == list(tuned_variants(facts, SMALL))
+    assert set(names) <= {*VARIANTS}
+
+
+def test_variants_and_sketches_are_asked_for_by_name() -> None:
+    names = [SKETCH, "direct", SKETCH]
+    found = tuned_subjects(FIRST, names, CPU, POCL)
+    assert [s.variant for s in found] == [SKETCH, "direct"]
+    with pytest.raises(InputError) as caught:
+        tuned_subjects(FIRST, ["nonsense"], CPU, POCL)
+    problem = caught.value.problems[0]
+    assert problem.found == "nonsense"
+    assert "direct" in problem.allowed and SKETCH in problem.allowed
+
+
+def test_a_layer_under_a_sketch_computes_what_the_layer_does() -> None:
+    subject = layer_in(SMALL, SKETCH, POCL)
+    assert subject.scheduled is not None
+    assert as_written(subject).to_json() == FIRST.to_json()
+    # Packing them is done once, before any run.
+    assert subject.require_program().constants == ("weights",)
+
+
+def test_what_was_found_under_a_sketch_is_a_record_and_a_start(tmp_path: Path) -> None:
+    subject = layer_in(SMALL, SKETCH, NULL_PROFILE)
+    with Store.open(tmp_path / "store.sqlite3") as store:
+        result = tune((subject,), ScriptedDevice(), store, seed=1, budget=Budget(6))
+        records = records_of_store(store, SMALL)
+    fastest = min(records, key=lambda one: one.time_ms)
+    assert {one.variant for one in records} == {SKETCH}
+    assert fastest.time_ms == result.front[0].time_ms
+    facts = ScriptedDevice().facts()
+    options = with_suits(subject, NOTHING_STATED.options)
+    space = derive_space(subject, Mode.STRICT, NULL_PROFILE, options)
+    source = source_of(subject, space, NULL_PROFILE, facts, subject.hash(), own=(record(), fastest))
+    assert len(source.known) == 1 and not check(space, source.known[0])
+    tuner = Tuner((source,), NULL_PROFILE, seed=7)
+    first, *others = tuner.ask(5)
+    assert first.assignment == source.known[0]
+    assert all(candidate.id != first.id for candidate in others)
+
+
+def test_commands_know_what_was_found_under_a_sketch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.json").write_text(json.dumps(SMALL.to_json()))
+
+    def run(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as stopped:
+            app(list(arguments))
+        assert not stopped.value.code
+        return capsys.readouterr().out
+
+    device = ("--device", "null")
+    found: dict[str, Any] = json.loads(
+        run("tune", "small.json", "--variant", SKETCH, "--candidates", "3", "--json", *device)
+    )
+    entry = found["front"][0]
+    assert entry["variant"] == SKETCH
+    (row,) = json.loads(run("front", "small.json", "--json"))["points"][:1]
+    assert row["candidate"] == entry["candidate"]
+    Path("entry.json").write_text(json.dumps(entry))
+    of_entry = run("kernel", "small.json", "entry.json", *device)
+    best = run("kernel", "small.json", "--best", *device)
+    assert f"variant: {SKETCH}: a schedule of" in of_entry
+    assert best.partition("launches:")[2] == of_entry.partition("launches:")[2]
+
+
+def test_what_there_are_records_of_is_tried_before_a_sketch_is_weighed() -> None:
+    subjects = tuned_subjects(FIRST, None, GPU, H200, (record(variant="tiled"),), most=3)
+    begun: list[str] = []
+
+    def space_of(subject: Subject) -> Space:
+        begun.append(subject.variant)
+        return derive_space(subject, Mode.STRICT, H200, with_suits(subject, NOTHING_STATED.options))
+
+    sources = [
+        source_of(subject, partial(space_of, subject), H200, GPU, subject.hash(), index=k)
+        for k, subject in enumerate(subjects)
+    ]
+    (first,) = Tuner(sources, H200).ask()
+    assert first.subject.variant == "tiled"
+    assert begun == ["tiled"]
