@@ -42,7 +42,7 @@ from mapper.kernel_gen.header import Origin
 from mapper.layer_spec import LayerSpec
 from mapper.schedule import DIMENSIONS, ScheduleCode, parse_code
 from mapper.schedules.scheduled import Scheduled, scheduled_to_json
-from mapper.solver.space import Space, build_space
+from mapper.solver.space import Row, Space, build_space
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_to_json
 from mapper.tuning_space.configuration import configuration_to_json
 from mapper.tuning_space.document import TuningSpace
@@ -311,11 +311,13 @@ class AnswerTexts:
         """The text of one answer, without a line's end."""
         if self._subject.tuning_space is not None:
             return json_text(answer_to_json(self._subject, assignment))
-        names = tuple(assignment)
-        if names != self._names:
+        if isinstance(assignment, Row):
+            names, values = assignment.names, assignment.row
+        else:
+            names, values = tuple(assignment), tuple(assignment.values())
+        if names is not self._names and names != self._names:
             self._names = names
             self._form, self._order = _form_of(names)
-        values = tuple(assignment.values())
         return self._form % tuple([values[place] for place in self._order])
 
 

@@ -59,7 +59,7 @@ def _level(request: Request, level: Space, watch: Watch) -> Iterator[Assignment 
     pins = request.restrictions.pins
     if request.is_tree:
         mappings = Mappings(level, pins, watch=watch)
-        yield from mappings
+        yield from map(dict, mappings)
         complete = mappings.complete
     else:
         with enumerate_assignments(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mapper.constraint_rules.predicate import Assignment, Variable
@@ -59,7 +59,7 @@ def count_assignments(
     return solutions_of(narrowed(space, Restrictions(pins=pins)), watch).count_joint()
 
 
-class Mappings(Iterable[dict[Variable, int]]):
+class Mappings(Iterable[Mapping[Variable, int]]):
     """Every choice of codes for which parameters and local sizes exist, each once.
 
     Iterate it once; ``complete`` then says whether all were given. Where a caller stops early
@@ -79,7 +79,7 @@ class Mappings(Iterable[dict[Variable, int]]):
         self._space = narrowed(space, Restrictions(pins=pins))
         self._watch = watch or _watch(time_limit_s)
 
-    def __iter__(self) -> Iterator[dict[Variable, int]]:
+    def __iter__(self) -> Iterator[Mapping[Variable, int]]:
         try:
             for mapping in solutions_of(self._space, self._watch).mappings():
                 yield mapping

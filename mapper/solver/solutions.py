@@ -7,7 +7,7 @@ codes alone are one diagram.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from random import Random
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ from mapper.solver.diagram.layers import Diagram, suffix_counts, walk
 from mapper.solver.factored.narrowing import is_suited
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.limits import Watch
-from mapper.solver.space import Space
+from mapper.solver.space import Row, Space
 
 Array = NDArray[Any]
 
@@ -60,7 +60,7 @@ class Solutions(Protocol):
         """An assignment of all variables, each equally likely; None if there is none."""
         ...
 
-    def mappings(self) -> Iterator[dict[Variable, int]]:
+    def mappings(self) -> Iterator[Mapping[Variable, int]]:
         """Every mapping once: codes only, or everything where there are no codes."""
         ...
 
@@ -132,16 +132,21 @@ class WholeSpace:
             return None
         return self.diagram.at_ranks([random.randrange(total)]).assignment(0)
 
-    def mappings(self) -> Iterator[dict[Variable, int]]:
+    def mappings(self) -> Iterator[Mapping[Variable, int]]:
         """See :class:`Solutions`."""
         fixed = self.diagram.fixed
+        names: tuple[Variable, ...] = ()
+        places: dict[Variable, int] = {}
         for number, found in self._choices(0):
-            names = [name for name in self.diagram.variables if name in found or name in fixed]
+            if not names:
+                known = found.keys() | fixed.keys()
+                names = tuple(name for name in self.diagram.variables if name in known)
+                places = {name: place for place, name in enumerate(names)}
             columns = [
                 found[name].tolist() if name in found else [fixed[name]] * number for name in names
             ]
-            for values in zip(*columns, strict=True):
-                yield dict(zip(names, values, strict=True))
+            for row in zip(*columns, strict=True):
+                yield Row(names, places, row)
 
     def completed(self, skip: int = 0) -> Iterator[dict[Variable, int]]:
         """See :class:`Solutions`."""

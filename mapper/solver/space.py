@@ -6,7 +6,7 @@ Python and shares nothing with the solver, whose answers it validates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -204,3 +204,26 @@ def _outside(variable: Variable, value: int, domain: Domain) -> Violation:
         case _:
             assert_never(variable)
     return Violation(rule, f"{rule}/{variable}", maps, None, sentence, f"choose one of {allowed}")
+
+
+class Row(Mapping[Variable, int]):
+    """One of many assignments of the same variables, which share their ``names`` and ``places``:
+    a dict of its own would take a hash of each name."""
+
+    __slots__ = ("names", "places", "row")
+
+    def __init__(
+        self, names: tuple[Variable, ...], places: Mapping[Variable, int], row: tuple[int, ...]
+    ) -> None:
+        self.names = names
+        self.places = places
+        self.row = row
+
+    def __getitem__(self, name: Variable) -> int:
+        return self.row[self.places[name]]
+
+    def __iter__(self) -> Iterator[Variable]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +16,7 @@ from nestmap.cli.output import note
 from nestmap.requests import Request
 
 if TYPE_CHECKING:
+    from mapper.constraint_rules.predicate import Variable
     from mapper.cost.analytic import DeviceConstants
 
 
@@ -55,7 +56,7 @@ class Source(Protocol):
         """How many mappings, or assignments (``joint``)."""
         ...
 
-    def enumerate(self, limit: int | None, seed: int) -> Iterator[Assignment]:
+    def enumerate(self, limit: int | None, seed: int) -> Iterator[Mapping[Variable, int]]:
         """All, or the first ``limit``, by preference where there is any."""
         ...
 
@@ -90,7 +91,7 @@ class Here:
             strata = dict(counted_by_strata(self._space, joint, self._watch))
         return Counted(number, complete, strata)
 
-    def enumerate(self, limit: int | None, seed: int) -> Iterator[Assignment]:
+    def enumerate(self, limit: int | None, seed: int) -> Iterator[Mapping[Variable, int]]:
         """See :class:`Source`."""
         request = self._request
         if request.restrictions.preferred:
@@ -116,7 +117,7 @@ class Here:
             yield assignment
         self.complete = limit is None or number < limit or next(found, None) is None
 
-    def _mappings(self, limit: int | None) -> Iterator[Assignment]:
+    def _mappings(self, limit: int | None) -> Iterator[Mapping[Variable, int]]:
         """A bare nest tree: mappings, each once, whatever local sizes go with it."""
         from mapper.solver.counting import Mappings
 

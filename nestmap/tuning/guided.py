@@ -185,13 +185,12 @@ class GuidedStrategy:
         self._seeks_front = isinstance(goal, Front)
         self._turn = 0
         self._expected: dict[int, float] = {}
-        # What there are records of is tried before the first sketch is weighed.
-        self._has_template = any(is_template(own[0].subject) for own in self._sources)
         self._to_weigh = [
             place
-            for place, own in enumerate(self._sources)
-            if own[0].subject.scheduled is not None and not told
-        ][:WEIGHED]
+            for place, own in enumerate(self._sources[:WEIGHED])
+            # A layer's sketches promise what their records say.
+            if own[0].subject.scheduled is not None and own[0].subject.layer is None and not told
+        ]
 
     def ask(self) -> Candidate | None:
         """The next candidate; None when no subject has more."""
@@ -201,8 +200,7 @@ class GuidedStrategy:
                 for place in range(len(self._sources))
                 if place not in self._to_weigh and not self._is_exhausted(place)
             ]
-            wait = not left or not (self._expected or self._has_template)
-            next_one = self._next_to_weigh(wait, self._turn - self._has_template)
+            next_one = self._next_to_weigh(wait=not left or not self._expected)
             if next_one is not None:
                 self._to_weigh.remove(next_one)
                 self._weigh(next_one)
@@ -216,12 +214,11 @@ class GuidedStrategy:
                 self._standings[place].asked += 1
                 return candidate
 
-    def _next_to_weigh(self, wait: bool, turns: int) -> int | None:
-        """The sketch to be weighed now: one that was solved aside, else one in each of the
-        turns."""
+    def _next_to_weigh(self, wait: bool) -> int | None:
+        """The sketch to be weighed now: one that was solved aside, else one a turn."""
         ahead = {place: self._sources[place][0].ahead for place in self._to_weigh}
         solved = (place for place, one in ahead.items() if one is not None and one.is_begun)
-        due = turns >= len(self._expected)
+        due = self._turn >= len(self._expected)
         others = (place for place, one in ahead.items() if wait or (due and one is None))
         return next(chain(solved, others), None)
 

@@ -171,7 +171,7 @@ class PartSearch:
     @property
     def first_ms(self) -> float:
         """The cost of the cheapest that is known."""
-        if self.latest is None:
+        if self.latest is None and not self._waiting:
             self._fill()
         known = [*self._drawing.pool, *self._waiting, *([self.latest] if self.latest else [])]
         return min((drawn.cost_ms for drawn in known), default=inf)

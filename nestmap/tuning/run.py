@@ -185,11 +185,11 @@ def _solved_ahead(
     processes = solving_processes(device.size) if _has_own_cores(device) else 0
     sketches = [
         index
-        for index, subject in enumerate(subjects)
+        for index, subject in enumerate(subjects[:WEIGHED])
         if subject.scheduled is not None and not is_of_several(subject)
-    ][:WEIGHED]
-    # The first subject is begun here: processes take seconds to start.
-    ahead = [index for index in sketches if index]
+    ]
+    # The first is solved here: processes take seconds to start.
+    ahead = sketches[1:]
     if not processes or not ahead:
         return nullcontext()
     return SolvedAhead(subjects, ahead, space_of, device.profile(), min(processes, len(ahead)))

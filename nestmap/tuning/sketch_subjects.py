@@ -75,11 +75,6 @@ def sketched_subjects(
             )  # fmt: skip
         return (subject,)
     program = subject.program
-    if names is not None and len(names) == 1:
-        combinations = Combinations(program, device, names[0])
-        choice = combinations.named(names[0])
-        if choice is not None and (sketch := combinations.sketch(choice)) is not None:
-            return (_under(subject, program, sketch),)
     combinations = _combinations(program, device)
     if names:
         chosen = {name: combinations.named(name) for name in names}
@@ -183,7 +178,14 @@ def layer_in(layer: LayerSpec, variant: str, device: DeviceProfile) -> Subject:
     lists the sketches that there are."""
     if variant in VARIANTS:
         return subject_of_layer(layer, variant)
-    return in_variant(subject_of_layer(layer, LAST_RESORT), variant, device)
+    subject = subject_of_layer(layer, LAST_RESORT)
+    program = subject.require_program()
+    # The others are not derived, which takes seconds.
+    alone = Combinations(program, device, variant)
+    choice = alone.named(variant)
+    if choice is not None and (sketch := alone.sketch(choice)) is not None:
+        return _under(subject, program, sketch)
+    return in_variant(subject, variant, device)
 
 
 def in_variant(subject: Subject, name: str, device: DeviceProfile) -> Subject:

@@ -27,7 +27,7 @@ from mapper.tuning_records import (
     same_layer,
     shipped_records,
 )
-from mapper.variants import LAST_RESORT, VARIANTS
+from mapper.variants import VARIANTS
 from nestmap.tuning.proposals.shorter_vectors import fitting
 from nestmap.tuning.record_files import device_folder
 from nestmap.tuning.sketch_subjects import promise_of
@@ -132,8 +132,7 @@ def source_of(
         )
     own = tuple(own)
     known = partial(_known, subject, profile, facts, own)
-    as_is = subject.variant == LAST_RESORT and is_plain_gpu(facts)
-    if subject.scheduled is not None or as_is:
+    if subject.scheduled is not None:
         return Source(
             index,
             subject,
@@ -141,7 +140,7 @@ def source_of(
             program_hash,
             known=known,
             history=tuple(history),
-            promise=promise_of(subject, index),
+            promise=_LIKELY,
             ahead=ahead,
         )
     return Source(
@@ -239,11 +238,6 @@ def records_for(facts: Mapping[str, str]) -> tuple[TuningRecord, ...]:
         return ()
     devices = [name for name in record_devices() if (name == _OF_PROCESSORS) == processor]
     return tuple(record for name in devices for record in shipped_records(name))
-
-
-def is_plain_gpu(facts: Mapping[str, str]) -> bool:
-    """Whether a device is a GPU whose local memory is its own."""
-    return facts.get("device.kind") == "gpu" and not _is_mali(facts)
 
 
 def _is_mali(facts: Mapping[str, str]) -> bool:

@@ -1,20 +1,23 @@
-"""What is tuned where nobody says more: a layer in its variants and sketches, a program in its own.
+"""What is tuned where nobody says more: a layer in its variants, a program under its sketches.
 
-On a GPU a layer is tuned as the program that it is, under its sketches, and in the variants of the
-template that it has records in. Elsewhere in the template's variants, which are faster there.
+A layer is a program too, and what there are records of under its sketches is tuned first. Its other
+sketches are tuned where they are named: from nothing they are slower to search than the template's
+variants (docs/decisions/0026).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError
 from mapper.layer_spec import LayerSpec
-from mapper.pipeline import Subject, subject_of_layer
+from mapper.pipeline import Subject
 from mapper.tuning_records import TuningRecord, records_of
-from mapper.variants import LAST_RESORT, VARIANTS
-from nestmap.tuning.sketch_subjects import MOST_SUBJECTS, layer_in, sketched_subjects
-from nestmap.tuning.starting_points import is_plain_gpu, records_for, tuned_variants
+from mapper.variants import VARIANTS
+from nestmap.tuning.sketch_subjects import layer_in, sketched_subjects
+from nestmap.tuning.starting_points import records_for, tuned_variants
 
 
 def tuned_subjects(
@@ -23,28 +26,30 @@ def tuned_subjects(
     facts: Mapping[str, str],
     device: DeviceProfile,
     own: Iterable[TuningRecord] = (),
-    most: int = MOST_SUBJECTS,
 ) -> tuple[Subject, ...]:
     """A layer or program in these variants or sketches, without any in those that are tuned on a
-    device of these facts, ``most`` at most; most promising first. ``own`` are the user's records.
+    device of these facts, most promising first. ``own`` are the user's records.
 
     InputError names what there is not.
     """
     layer = first.layer
     if layer is None:
-        return sketched_subjects(first, device, names, most)
+        return sketched_subjects(first, device, names)
     if names:
         return tuple(layer_in(layer, name, device) for name in dict.fromkeys(names))
-    if not is_plain_gpu(facts):
-        return tuple(subject_of_layer(layer, name) for name in tuned_variants(facts, layer))
-    recorded = [subject_of_layer(layer, name) for name in _recorded(layer, facts, own)]
-    plain = subject_of_layer(layer, LAST_RESORT)
-    return (*recorded, *sketched_subjects(plain, device, most=most - len(recorded)))
+    template = (layer_in(layer, name, device) for name in tuned_variants(facts, layer))
+    return (*_recorded(layer, facts, device, own), *template)
 
 
 def _recorded(
-    layer: LayerSpec, facts: Mapping[str, str], own: Iterable[TuningRecord]
-) -> tuple[str, ...]:
-    """The variants of the template that there are records of a layer in, fastest first."""
+    layer: LayerSpec,
+    facts: Mapping[str, str],
+    device: DeviceProfile,
+    own: Iterable[TuningRecord],
+) -> Iterator[Subject]:
+    """A layer under the sketches that there are records of it under, fastest first; sketches of
+    another release are left out."""
     found = sorted(records_of((*own, *records_for(facts)), layer), key=lambda r: r.time_ms)
-    return tuple(dict.fromkeys(r.variant for r in found if r.variant in VARIANTS))
+    for name in dict.fromkeys(r.variant for r in found if r.variant not in VARIANTS):
+        with suppress(InputError):
+            yield layer_in(layer, name, device)

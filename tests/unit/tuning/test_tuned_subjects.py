@@ -1,24 +1,27 @@
-"""A layer is tuned under the sketches of the program that it is: on a GPU, or by their names."""
+"""A layer is tuned under the sketches of the program that it is: by records, or by their names."""
 
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from db.store import Store
 from mapper.constraint_rules.rule import Mode
+from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
 from mapper.layer_sets import layer_of_name
-from mapper.pipeline import Subject, derive_space, subject_of_layer
+from mapper.pipeline import Subject, assignment_to_json, derive_space, subject_of_layer
 from mapper.profiles import load_profile
+from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.space import Space, check
-from mapper.variants import LAST_RESORT, VARIANTS
+from mapper.variants import LAST_RESORT
 from nestmap.cli import app
 from nestmap.stated import NOTHING_STATED
+from nestmap.tuning import part_search
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.sketch_subjects import as_written, layer_in, with_suits
 from nestmap.tuning.starting_points import source_of, tuned_variants
@@ -37,35 +40,23 @@ VGG = layer_of_name("vgg16/7")
 SKETCH = "tile-filter"
 
 
-def test_on_a_gpu_sketches_follow_the_variants_that_there_are_records_in() -> None:
+@pytest.mark.parametrize(("facts", "device"), [(CPU, POCL), (GPU, H200)])
+def test_sketches_that_a_layer_has_records_under_come_first(
+    facts: dict[str, str], device: DeviceProfile
+) -> None:
     own = (
-        record(variant="tiled-slices", time_ms=2.0),
-        record(variant="tiled", time_ms=1.0),
-        record(variant="tiled-reread", time_ms=0.5, layer=VGG),
+        record(variant=SKETCH, time_ms=2.0),
+        record(variant="blocks-filter", time_ms=1.0),
+        record(variant="of-another-release", time_ms=0.2),
+        record(variant="tiled-slices", time_ms=0.1),
+        record(variant="blocks-packed-filter", time_ms=0.5, layer=VGG),
     )
-    subjects = tuned_subjects(FIRST, None, GPU, H200, own)
-    recorded = [s.variant for s in subjects if s.variant in VARIANTS]
-    assert recorded == ["tiled", "tiled-slices", LAST_RESORT]
-    assert [s.variant for s in subjects[:2]] == recorded[:2]
-    assert subjects[-1].variant == LAST_RESORT
-    assert len(subjects) > 6
-    for subject in subjects[2:-1]:
+    subjects = tuned_subjects(FIRST, None, facts, device, own)
+    assert [s.variant for s in subjects[:2]] == ["blocks-filter", SKETCH]
+    assert [s.variant for s in subjects[2:]] == list(tuned_variants(facts, SMALL))
+    for subject in subjects[:2]:
         assert subject.scheduled is not None
-        assert subject.layer == SMALL
-        assert subject.label == SMALL.name
-
-
-def test_no_more_subjects_than_are_wanted_and_the_program_as_it_is_among_them() -> None:
-    few = tuned_subjects(FIRST, None, GPU, H200, (record(variant="tiled"),), most=4)
-    assert [s.variant for s in few][::3] == ["tiled", LAST_RESORT]
-    assert len(few) == 4
-
-
-@pytest.mark.parametrize("facts", [CPU, {"device.kind": "gpu", "device.name": "Mali-G72"}])
-def test_elsewhere_the_variants_of_the_template_are_tuned(facts: dict[str, str]) -> None:
-    names = [s.variant for s in tuned_subjects(FIRST, None, facts, POCL)]
-    assert names == list(tuned_variants(facts, SMALL))
-    assert set(names) <= {*VARIANTS}
+        assert (subject.layer, subject.label) == (SMALL, SMALL.name)
 
 
 def test_variants_and_sketches_are_asked_for_by_name() -> None:
@@ -133,18 +124,28 @@ def test_commands_know_what_was_found_under_a_sketch(
     assert best.partition("launches:")[2] == of_entry.partition("launches:")[2]
 
 
-def test_what_there_are_records_of_is_tried_before_a_sketch_is_weighed() -> None:
-    subjects = tuned_subjects(FIRST, None, GPU, H200, (record(variant="tiled"),), most=3)
-    begun: list[str] = []
-
-    def space_of(subject: Subject) -> Space:
-        begun.append(subject.variant)
-        return derive_space(subject, Mode.STRICT, H200, with_suits(subject, NOTHING_STATED.options))
-
+def test_what_is_recorded_under_a_sketch_is_tried_before_anything_is_solved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subject = layer_in(SMALL, SKETCH, POCL)
+    options = with_suits(subject, NOTHING_STATED.options)
+    space = derive_space(subject, Mode.STRICT, POCL, options)
+    choices = assignment_to_json(SuitedSpace(space).draw_joint(Random(1)) or {})
+    subjects = (subject, subject_of_layer(SMALL, "blocked"))
     sources = [
-        source_of(subject, partial(space_of, subject), H200, GPU, subject.hash(), index=k)
-        for k, subject in enumerate(subjects)
-    ]
-    (first,) = Tuner(sources, H200).ask()
-    assert first.subject.variant == "tiled"
-    assert begun == ["tiled"]
+        source_of(one, space_of(one), POCL, CPU, one.hash(), index=k,
+                  own=(record(variant=SKETCH, choices=choices),))
+        for k, one in enumerate(subjects)
+    ]  # fmt: skip
+
+    def solved(*_: object) -> SuitedSpace:
+        raise AssertionError("a space is solved")
+
+    monkeypatch.setattr(part_search, "SuitedSpace", solved)
+    (first,) = Tuner(sources, POCL).ask()
+    assert first.subject.variant == SKETCH
+    assert assignment_to_json(first.assignment) == choices
+
+
+def space_of(subject: Subject) -> Space:
+    return derive_space(subject, Mode.STRICT, POCL, with_suits(subject, NOTHING_STATED.options))
