@@ -270,7 +270,7 @@ def compare_on_cpu(
     """
     _require_plain(layer)
     record = best_valid(records, layer, profile)
-    subject = subject_of_layer(layer, record.variant if record else "high-level")
+    subject = subject_of_layer(layer, "high-level")
     workload = make_workload(subject, INPUT_SEED, {})
     judge = Judge(workload.expected, workload.tolerance)
     ours = CpuFigure(OURS)

@@ -191,7 +191,7 @@ def compare_layer(
     row = Row(layer)
     chosen = best_valid(records, layer, profile)
     lean = best_valid(records, layer, profile, max_extra_bytes=0)
-    subject = subject_of_layer(layer, chosen.variant if chosen else "high-level")
+    subject = subject_of_layer(layer, "high-level")
     workload = make_workload(subject, INPUT_SEED, {})
     judge = Judge(workload.expected, workload.tolerance)
     kernels: list[_Kernels] = []

@@ -46,6 +46,7 @@ from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, record_devices, shipped_records
 from mapper.variants import VARIANTS
 from nestmap.mappings import Verdict, judge, read_mapping
+from nestmap.tuning.sketch_subjects import layer_in
 from nestmap.tuning.starting_points import source_of, tuned_variants
 from nestmap.tuning.tuner import Trial, Tuner
 
@@ -106,8 +107,8 @@ LAYERS = (
 
 def space_of(layer: LayerSpec, variant: str, device: str, mode: Mode = Mode.STRICT) -> Space:
     """As the commands derive it."""
-    subject = subject_of_layer(layer, variant)
-    return derive_space(subject, mode, load_profile(device), DEFAULT_OPTIONS)
+    profile = load_profile(device)
+    return derive_space(layer_in(layer, variant, profile), mode, profile, DEFAULT_OPTIONS)
 
 
 def _constraints() -> Iterator[Fact]:
@@ -202,7 +203,8 @@ def _verdict_of(record: TuningRecord, device: str) -> dict[str, Any]:
         "constraints": _hash_of_lines(constraint_lines(space.constraints)),
     }
     if verdict.valid:
-        plan = generate_kernels(subject_of_layer(record.layer, record.variant), verdict.assignment)
+        subject = layer_in(record.layer, record.variant, load_profile(device))
+        plan = generate_kernels(subject, verdict.assignment)
         found["kernels"] = text_hash(plan.source)
     return found
 
