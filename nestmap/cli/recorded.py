@@ -88,7 +88,11 @@ def best_recorded(
         key = (record.layer, record.variant)
         if key not in spaces:
             named = replace(record.layer, name=layer.name)
-            subject = layer_in(named, record.variant, limits)
+            try:
+                subject = layer_in(named, record.variant, limits)
+            except InputError:
+                # A sketch of another release.
+                continue
             spaces[key] = subject, derive_space(subject, Mode.STRICT, limits, RuleOptions())
         subject, space = spaces[key]
         assignment = as_recorded(subject, space, limits, record)

@@ -32,6 +32,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> None:
     found = (
         record(layer=layer, variant="high-level", choices=CHOICES, time_ms=2.0),
         record(layer=SMALL, variant="high-level", choices={"mapping": {"gone": 0}}),
+        record(layer=SMALL, variant="sketch-of-another-release", choices=CHOICES, time_ms=0.1),
     )
     monkeypatch.setattr(recorded, "shipped_records", lambda device: found)
 
