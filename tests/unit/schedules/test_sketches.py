@@ -399,6 +399,22 @@ def test_parts_of_a_reduce_go_over_groups_and_windows_stay_whole(name: str) -> N
         assert any(u.primitive == "stage" for u in sketch.schedule.uses)
 
 
+@pytest.mark.parametrize(("channels", "local_memory", "others"), [
+    (16, "own", False), (4, "own", True), (16, "ordinary", True), (16, "", True),
+])  # fmt: skip
+def test_long_sums_are_of_what_is_copied_to_local_memory(
+    channels: int, local_memory: str, others: bool
+) -> None:
+    # 36 or 144 steps, and more results than few.
+    layer = LayerSpec(channels, 24, 24, 16, 3, 3, 1, 1, 1, 1, 1, layout=Layout.NCHW)
+    device = replace(load_profile("h200"), local_memory=local_memory)
+    names = {s.name for s in sketches_of(high_level_convolution(layer), device)}
+    assert {"blocks-local-column", "blocks-sliced-column", "tile-column"} <= names
+    assert ({"blocks-column", "blocks-halo-column"} <= names) == others
+    long = channels == 16
+    assert any(name.startswith("sums-in") for name in names) == (long and others)
+
+
 def test_no_parts_over_groups_where_tiles_keep_a_device_busy() -> None:
     large = LayerSpec(64, 512, 512, 64, 3, 3, 1, 1, 1, 1, 1, layout=Layout.NCHW)
     names = [s.name for s in sketches_of(high_level_convolution(large), load_profile("h200"))]
