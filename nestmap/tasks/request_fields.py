@@ -164,8 +164,6 @@ def read_subject(
         wanted = variant if read.layer is None else sketch
         if wanted in (None, read.variant or None):
             return read
-        if device is None:
-            raise InputError(Problem("/variant", "only a layer has variants here", repr(variant)))
         return _placed("/variant", lambda: _in_sketch(read, cast("str", wanted), device))
     name = cast("str", value)
     if not is_layer_name(name):
@@ -173,12 +171,17 @@ def read_subject(
                                  names_in_short()))  # fmt: skip
     layer = layer_of_name(name)
     read = _placed("/variant", lambda: subject_of_layer(layer, default_of(default, layer)))
-    if sketch is None or device is None:
+    if sketch is None:
         return read
     return _placed("/variant", lambda: _in_sketch(read, sketch, device))
 
 
-def _in_sketch(subject: Subject, name: str, device: DeviceProfile) -> Subject:
+def _in_sketch(subject: Subject, name: str, device: DeviceProfile | None) -> Subject:
+    if device is None and subject.layer is not None:
+        known = ", ".join(v.name for v in VARIANTS.values() if not v.applies(subject.layer))
+        raise InputError(Problem("", "no such variant", name[:80], known))
+    if device is None:
+        raise InputError(Problem("", "only a layer has variants here", name[:80]))
     # Loads the making of sketches.
     from nestmap.tuning.sketch_subjects import in_variant
 

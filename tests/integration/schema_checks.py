@@ -24,6 +24,7 @@ _STATE = (
     # Which variants there are is the subject's business, and of a program the device's.
     r"|no variant of this name|no such variant|only a layer has variants here"
     r"|the program has no sketch of this name on the device|a .* has no variants, only .*"
+    r"|the layer has no variant, nor a sketch on the device, of this name"
 )
 #: What is refused in members of any form too, wherever it stands: a schema that said so of every
 #: level would refer to itself, and readers of schemas take minutes for that.

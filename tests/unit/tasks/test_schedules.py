@@ -13,6 +13,7 @@ from mapper.schedules.schedule import derived
 from mapper.schedules.schedule_text import parse_schedule, schedule_from_json
 from nestmap import derivations
 from tests.unit.tasks.child_replies import ask
+from tests.unit.tuning.records import SMALL
 
 PRODUCT = """program "p" {
   size M = 8
@@ -159,3 +160,23 @@ def test_schedules_are_of_programs_as_they_are_written(kind: str):
     problem = ask(kind=kind, **SUBJECT, variant="as-is", **more).problem
     assert problem is not None
     assert problem["problems"][0]["field"] == "/variant"
+
+
+def test_a_layer_is_asked_about_in_a_sketch_of_the_program_that_it_is():
+    layer = {"subject": {"document": SMALL.to_json()}}
+    asked = {"kind": "count", **layer, "device": "pocl", "suits": ["all"]}
+    assert ask(**asked, variant="tile-filter").end["count"] > 0
+    refused = ask(**asked, variant="no-such").problem
+    assert refused is not None
+    (problem,) = refused["problems"]
+    assert (problem["field"], problem["found"]) == ("/variant", "no-such")
+    assert "direct" in problem["allowed"] and "tile-filter" in problem["allowed"]
+
+
+@pytest.mark.parametrize("subject", [{"name": "vgg16/7"}, {"document": SMALL.to_json()}])
+def test_schedules_are_of_a_layer_in_its_variants(subject: dict[str, Any]):
+    problem = ask(kind="derive", subject=subject, schedule="", variant="tile-filter").problem
+    assert problem is not None
+    (one,) = problem["problems"]
+    assert (one["field"], one["found"]) == ("/variant", "tile-filter")
+    assert "high-level" in one["allowed"]
