@@ -315,7 +315,7 @@ class AnswerTexts:
             names, values = assignment.names, assignment.row
         else:
             names, values = tuple(assignment), tuple(assignment.values())
-        if names is not self._names and names != self._names:
+        if names != self._names:
             self._names = names
             self._form, self._order = _form_of(names)
         return self._form % tuple([values[place] for place in self._order])

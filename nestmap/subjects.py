@@ -32,7 +32,7 @@ from mapper.pipeline import (
 )
 from mapper.schedules.scheduled import SCHEDULED_SCHEMA, scheduled_from_json
 from mapper.tuning_space.codec import SPACE_SCHEMA, space_from_json
-from mapper.variants import DEFAULT_VARIANT
+from mapper.variants import DEFAULT_VARIANT, LAST_RESORT, VARIANTS
 
 STDIN = "-"
 #: A layer's variant where none is named: one for all, or by the layer.
@@ -114,6 +114,19 @@ def read_bounded(name: str, max_bytes: int = DEFAULT_MAX_BYTES, or_else: str = "
     if not text.strip():
         raise InputError(Problem(shown, "is empty", "", "JSON, or the text of a program"))
     return text
+
+
+def written_in(variant: str | None, default: Default) -> Default:
+    """What a layer is read in, to be asked about in a variant: for a sketch as its program is
+    written."""
+    return LAST_RESORT if variant and variant not in VARIANTS else variant or default
+
+
+def sketch_of(subject: Subject, variant: str | None) -> str | None:
+    """The sketch that a variant's name asks for: any name of a program, of a layer one that none of
+    its variants has."""
+    own = subject.layer is not None and (not variant or variant in VARIANTS)
+    return None if own else variant
 
 
 def bounded(subject: Subject) -> Subject:

@@ -21,6 +21,7 @@ from nestmap.tuning.events import CandidateMeasured, Event
 from nestmap.tuning.finalists import FINALISTS
 from nestmap.tuning.record_files import device_folder, read_records, write_records
 from nestmap.tuning.run import Budget, TuningResult, tune
+from nestmap.tuning.sketch_subjects import layer_in
 from nestmap.tuning.store_records import of_folder, stored_records
 from nestmap.tuning.tuned_subjects import tuned_subjects
 from worker.devices.interface import MeasuringDevice
@@ -129,14 +130,13 @@ def _subjects(
     refused: list[Problem],
     say: Callable[[str], None],
 ) -> list[Subject]:
-    first = subject_of_layer(layer, LAST_RESORT)
-    facts, profile = device.facts(), device.profile()
     if not variants:
-        return list(tuned_subjects(first, None, facts, profile, known))
+        first = subject_of_layer(layer, LAST_RESORT)
+        return list(tuned_subjects(first, None, device.facts(), device.profile(), known))
     found: list[Subject] = []
     for variant in variants:
         try:
-            found += tuned_subjects(first, [variant], facts, profile)
+            found.append(layer_in(layer, variant, device.profile()))
         except InputError as error:
             refused += error.problems
             say(f"{layer.name} {variant}: left out: {error.problems[0]}")

@@ -115,9 +115,7 @@ def check_program(program: Program) -> ProgramTypes:
     """
     check_node_bounds((f"kernels/{k.name}/body", k.body) for k in program.kernels)
     checker = _Checker(program)
-    checker.problems += declaration_problems(program)
-    checker.check_function_names()
-    checker.check_requirements()
+    checker.check_declarations()
     env: dict[str, Type | None] = {}
     for input_ in program.inputs:
         lengths, element = dimensions(input_.type)
@@ -147,9 +145,7 @@ def check_program(program: Program) -> ProgramTypes:
 def check_declarations(program: Program) -> None:
     """What a program declares, without its kernels; TypeErrors carry every problem."""
     checker = _Checker(program)
-    checker.problems += declaration_problems(program)
-    checker.check_function_names()
-    checker.check_requirements()
+    checker.check_declarations()
     if checker.problems:
         raise TypeErrors(checker.problems)
 
@@ -160,6 +156,11 @@ class _Checker(Findings):
     def __init__(self, program: Program, memory: TypeMemory | None = None) -> None:
         super().__init__(program, memory)
         self._map_paths: dict[str, str] = {}
+
+    def check_declarations(self) -> None:
+        self.problems += declaration_problems(self.program)
+        self.check_function_names()
+        self.check_requirements()
 
     def check_function_names(self) -> None:
         seen: set[str] = set()

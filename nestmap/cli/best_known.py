@@ -6,7 +6,6 @@ user's store: its own mappings, and those under its sketches' schedules, which t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from nestmap.cli.recorded import (
 )
 from nestmap.cli.request import Request
 from nestmap.device_limits import limits_of_device
-from nestmap.subjects import load_subject, subject_of_document
+from nestmap.subjects import load_subject
 from nestmap.tuning.store_records import folder_of
 
 if TYPE_CHECKING:
@@ -53,6 +52,9 @@ def best_known(
 def _of_program(
     x: str, subject: Subject, variant: str | None, device: str, places: Places
 ) -> tuple[Request, Assignment, dict[str, Any]]:
+    # Loads the database library.
+    from nestmap.tuning.stored_schedules import stored_subject
+
     limits, name = limits_of_device(device), record_device(device)
     db = places.db or DEFAULT_DATABASE
     with opened_store(places.db) as store:
@@ -62,7 +64,7 @@ def _of_program(
         for study, point, stored in sorted(near, key=lambda one: one[1].time_ms):
             assert store is not None
             try:
-                rebuilt = _rebuilt(store, study)
+                rebuilt = stored_subject(store, study)
                 space = derive_space(rebuilt, Mode.STRICT, limits, RuleOptions())
                 assignment = assignment_from_json(space, store.candidate(point.candidate_id).chosen)
             except NestmapError:
@@ -112,11 +114,6 @@ def _measured(store: Store, subject: Subject, variant: str | None) -> Iterator[_
         ):
             for point in store.front(study):
                 yield study, point, devices[study.device_id]
-
-
-def _rebuilt(store: Store, study: Study) -> Subject:
-    """A study's program as it was tuned."""
-    return subject_of_document(json.loads(store.program(study.program_hash).json_text))
 
 
 def _date_of(store: Store, study: Study, point: FrontPoint) -> str:

@@ -257,30 +257,29 @@ class _Wanted:
 def _wanted(x: str, store: Store | None) -> _Wanted:
     if x != STDIN and not _exists(x):
         layer = layer_of_name(x) if is_layer_name(x) else None
-        return _Wanted(x, frozenset() if layer is None else _programs(layer, store), layer)
+        return _Wanted(x, frozenset() if layer is None else _of_layer(layer, store), layer)
     subject = load_subject(x, default=LAST_RESORT)
     if subject.layer is not None:
-        return _Wanted(x, _programs(subject.layer, store), subject.layer)
+        return _Wanted(x, _of_layer(subject.layer, store), subject.layer)
     if subject.program is None:
         return _Wanted(x, frozenset(), None)
     own = subject.hash()
+    return _Wanted(x, _under_schedules(own, store) | {own}, None)
+
+
+def _of_layer(layer: LayerSpec, store: Store | None) -> frozenset[str]:
+    """The programs of a layer's variants, and what a store holds of its own under schedules."""
+    programs = programs_of(layer)
+    return _under_schedules(programs[LAST_RESORT], store) | frozenset(programs.values())
+
+
+def _under_schedules(program_hash: str, store: Store | None) -> frozenset[str]:
     if store is None:
-        return _Wanted(x, frozenset({own}), None)
+        return frozenset()
     # Loads the database library.
     from nestmap.tuning.stored_schedules import scheduled_in
 
-    return _Wanted(x, scheduled_in(store, own) | {own}, None)
-
-
-def _programs(layer: LayerSpec, store: Store | None) -> frozenset[str]:
-    """The programs of a layer's variants, and what a store holds of its own under schedules."""
-    programs = programs_of(layer)
-    found = frozenset(programs.values())
-    if store is None:
-        return found
-    from nestmap.tuning.stored_schedules import scheduled_in
-
-    return found | scheduled_in(store, programs[LAST_RESORT])
+    return scheduled_in(store, program_hash)
 
 
 def _studies(

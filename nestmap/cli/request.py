@@ -12,13 +12,13 @@ from mapper.pipeline import subject_of_scheduled
 from mapper.schedules.schedule import Schedule
 from mapper.schedules.scheduled import Scheduled
 from mapper.solver.limits import DEFAULT_MEMORY, SolveLimits
-from mapper.variants import DEFAULT_VARIANT, LAST_RESORT, VARIANTS
+from mapper.variants import DEFAULT_VARIANT
 from nestmap.choosing import DefaultVariant
 from nestmap.cli.output import note
 from nestmap.device_limits import limits_of_device
 from nestmap.requests import Request, request_about
 from nestmap.stated import NOTHING_STATED, Stated, stated
-from nestmap.subjects import load_subject
+from nestmap.subjects import load_subject, sketch_of, written_in
 
 XArgument = Annotated[
     str,
@@ -153,17 +153,16 @@ def prepare(
     # The device first: it is the cheaper one to be wrong.
     limits = limits_of_device(device)
     default = DefaultVariant(limits)
-    sketch = None if variant in VARIANTS else variant
-    subject = load_subject(x, default=LAST_RESORT if sketch else variant or default)
+    subject = load_subject(x, default=written_in(variant, default))
     if subject.layer is None and schedule is not None and subject.scheduled is None:
         subject = subject_of_scheduled(
             Scheduled(subject.require_program(), schedule), subject.label
         )
-    elif wanted := variant if subject.layer is None else sketch:
+    elif (sketch := sketch_of(subject, variant)) is not None:
         # Loads the making of sketches.
         from nestmap.tuning.sketch_subjects import in_variant
 
-        subject = in_variant(subject, wanted, limits)
+        subject = in_variant(subject, sketch, limits)
     if subject.layer is not None and variant is None and subject.variant != DEFAULT_VARIANT:
         note(f"variant: {subject.variant} ({default.reason})")
     return request_about(subject, limits, mode, "--mode", default.reason, stated)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from mapper.constraint_rules.predicate import Variable
+from mapper.constraint_rules.predicate import Assignment
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, LimitError, Problem
 from mapper.pipeline import AnswerTexts
@@ -181,7 +181,7 @@ def solve(
                 _report_end(request, number, most or None, time_limit)
 
 
-def _write(request: Request, found: Iterator[Mapping[Variable, int]], json_output: bool) -> int:
+def _write(request: Request, found: Iterator[Assignment], json_output: bool) -> int:
     number = 0
     texts = AnswerTexts(request.subject)
     with Progress("solving") as progress:
@@ -195,7 +195,7 @@ def _write(request: Request, found: Iterator[Mapping[Variable, int]], json_outpu
     return number
 
 
-def _score(request: Request, assignment: Mapping[Variable, int]) -> str:
+def _score(request: Request, assignment: Assignment) -> str:
     """How well the preferences are met; of a tree's mapping alone that may not be known."""
     preferred = request.restrictions.preferred
     if not preferred or any(variable not in assignment for variable, _ in preferred):

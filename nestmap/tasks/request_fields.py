@@ -18,9 +18,16 @@ from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
 from mapper.pipeline import Subject, subject_of_layer
 from mapper.profiles import load_profile, profile_from_json
-from mapper.variants import DEFAULT_VARIANT, LAST_RESORT, VARIANTS
+from mapper.variants import DEFAULT_VARIANT, VARIANTS
 from nestmap.stated import STATED, Stated, stated
-from nestmap.subjects import Default, default_of, subject_of_document, subject_of_text
+from nestmap.subjects import (
+    Default,
+    default_of,
+    sketch_of,
+    subject_of_document,
+    subject_of_text,
+    written_in,
+)
 from nestmap.tasks.limits import TaskLimits
 
 MAX_REQUEST_BYTES = 16 * 2**20
@@ -156,24 +163,21 @@ def read_subject(
     path = f"/subject/{form}"
     if form != "document" and (not isinstance(value, str) or not value.strip()):
         raise InputError(Problem(path, "not a text", kind_of(value), "a text"))
-    sketch = None if variant in VARIANTS else variant
-    default = LAST_RESORT if sketch is not None else variant or default
-    if form != "name":
+    default = written_in(variant, default)
+    if form == "name":
+        name = cast("str", value)
+        if not is_layer_name(name):
+            raise InputError(Problem(path, "there is no layer of this name", kind_of(value),
+                                     names_in_short()))  # fmt: skip
+        layer = layer_of_name(name)
+        read = _placed("/variant", lambda: subject_of_layer(layer, default_of(default, layer)))
+    else:
         of_form = subject_of_document if form == "document" else subject_of_text
         read = _placed(path, lambda: of_form(cast("Any", value), "", None, default))
-        wanted = variant if read.layer is None else sketch
-        if wanted in (None, read.variant or None):
-            return read
-        return _placed("/variant", lambda: _in_sketch(read, cast("str", wanted), device))
-    name = cast("str", value)
-    if not is_layer_name(name):
-        raise InputError(Problem(path, "there is no layer of this name", kind_of(value),
-                                 names_in_short()))  # fmt: skip
-    layer = layer_of_name(name)
-    read = _placed("/variant", lambda: subject_of_layer(layer, default_of(default, layer)))
-    if sketch is None:
+    sketch = sketch_of(read, variant)
+    if sketch in (None, read.variant or None):
         return read
-    return _placed("/variant", lambda: _in_sketch(read, sketch, device))
+    return _placed("/variant", lambda: _in_sketch(read, cast("str", sketch), device))
 
 
 def _in_sketch(subject: Subject, name: str, device: DeviceProfile | None) -> Subject:

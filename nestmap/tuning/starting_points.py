@@ -118,38 +118,17 @@ def source_of(
 ) -> Source:
     """A subject with all that its search starts from on a device. ``own`` are records of the user's
     beside the shipped ones; ``ahead`` solves a sketch aside."""
-    layer = subject.layer
+    layer, own = subject.layer, tuple(own)
+    source = partial(
+        Source, index, subject, space, program_hash, history=tuple(history), ahead=ahead
+    )
     if layer is None:
-        promise = promise_of(subject, index)
-        return Source(
-            index,
-            subject,
-            space,
-            program_hash,
-            history=tuple(history),
-            promise=promise,
-            ahead=ahead,
-        )
-    own = tuple(own)
+        return source(promise=promise_of(subject, index))
     known = partial(_known, subject, profile, facts, own)
     if subject.scheduled is not None:
-        return Source(
-            index,
-            subject,
-            space,
-            program_hash,
-            known=known,
-            history=tuple(history),
-            promise=_LIKELY,
-            ahead=ahead,
-        )
-    return Source(
-        index,
-        subject,
-        space,
-        program_hash,
+        return source(known=known, promise=_LIKELY)
+    return source(
         known=known,
-        history=tuple(history),
         hints=_hints(subject, facts, own),
         promise=promises_on(facts, layer).get(subject.variant, 1.0),
         family=family_of(facts),

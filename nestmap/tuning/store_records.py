@@ -6,7 +6,6 @@ front becomes records, with the figures that were measured.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -23,14 +22,13 @@ from mapper.host_plan import HostPlan
 from mapper.kernel_gen.generate import Choices, generate
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Timed
-from mapper.pipeline import Subject, origin_of, subject_of_layer, subject_of_scheduled
+from mapper.pipeline import Subject, origin_of, subject_of_layer
 from mapper.schedule import ScheduleCode
-from mapper.schedules.scheduled import scheduled_from_json
 from mapper.tuning_records import TuningRecord, tflops
 from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.tuning.record_files import device_folder, own_records
 from nestmap.tuning.statistics import interquartile
-from nestmap.tuning.stored_schedules import scheduled_in
+from nestmap.tuning.stored_schedules import scheduled_in, stored_subject
 
 #: Points of one study's front that become records: the fastest.
 MOST_OF_A_STUDY = 16
@@ -128,8 +126,7 @@ def _subject_of(store: Store, study: Study, layer: LayerSpec, variant: str) -> S
     """What was tuned: of a sketch as it is stored, for sketches of another release may differ."""
     if variant in VARIANTS:
         return subject_of_layer(layer, variant)
-    stored = json.loads(store.program(study.program_hash).json_text)
-    return replace(subject_of_scheduled(scheduled_from_json(stored), layer.name), layer=layer)
+    return replace(stored_subject(store, study), label=layer.name, layer=layer)
 
 
 def _record(

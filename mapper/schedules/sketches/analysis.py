@@ -92,6 +92,14 @@ class Nest:
         return prod(loop.trip for loop in self.loops)
 
     @property
+    def longest_plain(self) -> int:
+        """The place of the longest dimension that is reduced and that no window slides along; of
+        the longest of all where there is none."""
+        several = range(len(self.factors))
+        plain = [k for k in several if k >= len(self.sliding) or not self.sliding[k]]
+        return max(plain or several, key=lambda k: self.factors[k][1])
+
+    @property
     def is_contraction(self) -> bool:
         """True if two arrays or more are reduced, each reused along a map."""
         return len(self.operands) > 1 and all(

@@ -16,14 +16,18 @@ from mapper.schedules.carried import carried, one_part
 from mapper.schedules.schedule import Value
 from mapper.schedules.sketches.analysis import Nest, Operand, nest_of
 from mapper.schedules.sketches.draft import Draft
-from mapper.schedules.sketches.names import chained, lanes_of, split_in_two, start_of
-from mapper.schedules.sketches.plain import longest_plain, split_over_groups
+from mapper.schedules.sketches.names import (
+    chained,
+    lanes_of,
+    split_by_dimensions,
+    split_in_two,
+    start_of,
+)
+from mapper.schedules.sketches.plain import split_over_groups
 from mapper.schedules.step import refusal
 from mapper.schedules.unique import Names
 
 MOST_SLICES = 16
-#: Parts of a reduce that other groups sum up.
-MOST_PARTS = 64
 #: Of a map, iterations of a work-item that keeps a window in registers, and steps of its chunks.
 _MOST_OWN = 8
 _MOST_OF_A_CHUNK = 32
@@ -156,7 +160,7 @@ class Contractions:
 
     def _in_parts(self) -> Contractions:
         """Of the kernel that sums up the parts, whose maps are the nest's and one more inside."""
-        draft = split_over_groups(self._draft, self._nest, MOST_PARTS)
+        draft = split_over_groups(self._draft, self._nest)
         return Contractions(*nest_of(draft, f"{self._nest.kernel}_parts"), self._widths)
 
     def _tiles(self, choice: Choice) -> tuple[Draft, Tiles]:
@@ -316,12 +320,8 @@ def _chunked(
     The chunks come first; ``sliced``: the slices of a chunk before them; ``windows_last``: the
     other dimensions behind a chunk's steps. Returns the names of the reduces.
     """
-    names = [nest.reduce]
-    for length, _ in reversed(nest.factors[1:]):
-        draft = draft.then("split_reduce", names[0], length)
-        around, inside = chained(names[0])
-        names[:1] = [around, inside]
-    chosen = longest_plain(nest)
+    draft, names = split_by_dimensions(draft, nest)
+    chosen = nest.longest_plain
     chunk = f"chunk_{nest.kernel}"
     draft = draft.then("split_reduce", names[chosen], chunk)
     around, inside = chained(names[chosen])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mapper.ast_model.nodes import Program
 from mapper.schedules.affine import without_repeats
 from mapper.schedules.carried import carried, one_part, part_tiling
+from mapper.schedules.sketches.analysis import Nest
 from mapper.schedules.sketches.draft import Draft
 from mapper.schedules.unique import Names
 
@@ -21,6 +22,15 @@ def split_in_two(draft: Draft, loop: str, size: str, trip: int) -> tuple[Draft, 
         if longer is not draft:
             return longer, around, inside
     return draft.then("split", loop, size), around, inside
+
+
+def split_by_dimensions(draft: Draft, nest: Nest) -> tuple[Draft, list[str]]:
+    """The nest's reduce as one for each dimension that it goes over; their names, in order."""
+    reduces = [nest.reduce]
+    for length, _ in reversed(nest.factors[1:]):
+        draft = draft.then("split_reduce", reduces[0], length)
+        reduces[:1] = chained(reduces[0])
+    return draft, reduces
 
 
 def chained(name: str) -> tuple[str, str]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from mapper.schedules.sketches.analysis import Nest
 from mapper.schedules.sketches.draft import Draft
-from mapper.schedules.sketches.names import chained, split_in_two
+from mapper.schedules.sketches.names import chained, split_by_dimensions, split_in_two
+
+#: Parts of a reduce that other groups sum up.
+MOST_PARTS = 64
 
 
 def vectors(draft: Draft, nest: Nest, place: int) -> Draft:
@@ -62,17 +65,14 @@ def over_groups(draft: Draft, nest: Nest) -> Draft:
     return _parts_apart(draft, nest, nest.reduce)
 
 
-def split_over_groups(draft: Draft, nest: Nest, most_parts: int) -> Draft:
+def split_over_groups(draft: Draft, nest: Nest) -> Draft:
     """As :func:`over_groups`, parts of the longest dimension that no window slides along alone, and
-    no more of them than ``most_parts``; windows stay whole, so that the parts can be tiled.
+    no more of them than :data:`MOST_PARTS`; windows stay whole, so that the parts can be tiled.
 
     Each part's results lie side by side as those of the whole do.
     """
-    reduces = [nest.reduce]
-    for length, _ in reversed(nest.factors[1:]):
-        draft = draft.then("split_reduce", reduces[0], length)
-        reduces[:1] = chained(reduces[0])
-    place = longest_plain(nest)
+    draft, reduces = split_by_dimensions(draft, nest)
+    place = nest.longest_plain
     first = reduces.pop(place)
     if place:
         draft = draft.then("reorder_reduces", (first, *reduces))
@@ -89,7 +89,7 @@ def split_over_groups(draft: Draft, nest: Nest, most_parts: int) -> Draft:
     draft = draft.maybe("layout", f"{nest.kernel}_parts", (depth, *behind, *maps))
     draft = draft.maybe("reorder", tuple(f"{nest.loops[k].name}_out" for k in maps))
     steps = nest.factors[place][1]
-    few = tuple(n for n in range(1, steps) if steps % n == 0 and steps // n <= most_parts)
+    few = tuple(n for n in range(1, steps) if steps % n == 0 and steps // n <= MOST_PARTS)
     return draft.then("narrow", part, few)
 
 
@@ -97,10 +97,3 @@ def _parts_apart(draft: Draft, nest: Nest, reduce: str) -> Draft:
     for loop in reversed(nest.loops):
         draft = draft.then("fission", loop.name, memory="global")
     return draft.then("materialise", f"{reduce}_parts", f"{nest.kernel}_parts")
-
-
-def longest_plain(nest: Nest) -> int:
-    """The place of the longest dimension that is reduced and that no window slides along; of the
-    longest of all where there is none."""
-    plain = [k for k in range(len(nest.factors)) if k >= len(nest.sliding) or not nest.sliding[k]]
-    return max(plain or range(len(nest.factors)), key=lambda k: nest.factors[k][1])
