@@ -99,7 +99,7 @@ def run_demo(seconds: float, seed: int, folder: Path, device: str) -> ExitCode:
         if result.reason == "interrupted":
             return ExitCode.OK
         contestants = compare_with_baselines(
-            layer, make_workload(subjects[0], INPUT_SEED, {}), child, best.plan, timeout_s=30.0
+            layer, make_workload(first, INPUT_SEED, {}), child, best.plan, timeout_s=30.0
         )
     write_table(
         BASELINE_COLUMNS,

@@ -48,11 +48,11 @@ class _Job:
 class Pool:
     """Measures candidates with ``size`` children; a :class:`MeasuringDevice`.
 
-    Children are started side by side when the device is first used, and the first that opens it
-    says what it is. Each builds on a core of its own; who runs has the device alone, and where
-    turns are ``quiet``, as those on a processor should be, its cores too. A candidate that hangs
-    or crashes takes its own child along, which is replaced; a child whose device fails leaves the
-    work to the others. Results come in the order in which they are done.
+    Children are started side by side when the pool is entered or first used, and the first that
+    opens the device says what it is. Each builds on a core of its own; who runs has the device
+    alone, and where turns are ``quiet``, as those on a processor should be, its cores too. A
+    candidate that hangs or crashes takes its own child along, which is replaced; a child whose
+    device fails leaves the work to the others. Results come in the order in which they are done.
 
     Closing kills every child, whatever it does. At most ``size`` outcomes' arrays are in memory;
     the workloads are on disk, once.
@@ -99,6 +99,7 @@ class Pool:
         self._known = threading.Event()
 
     def __enter__(self) -> Self:
+        self._start()
         return self
 
     def __exit__(self, *exception: object) -> None:

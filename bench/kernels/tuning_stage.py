@@ -12,7 +12,7 @@ from mapper.ast_model.bounded_json import kind_of, loads_bounded
 from mapper.errors import InputError, Problem
 from mapper.layer_sets import layer_of_name, layer_set_names, load_layer_set
 from mapper.layer_spec import LAYER_SCHEMA, LayerSpec
-from mapper.pipeline import Subject, subject_of_layer
+from mapper.pipeline import subject_of_layer
 from mapper.tuning_records import TuningRecord, best_record, records_of, tflops
 from mapper.variants import LAST_RESORT
 from nestmap.subjects import read_bounded
@@ -21,7 +21,7 @@ from nestmap.tuning.events import CandidateMeasured, Event
 from nestmap.tuning.finalists import FINALISTS
 from nestmap.tuning.record_files import device_folder, read_records, write_records
 from nestmap.tuning.run import Budget, TuningResult, tune
-from nestmap.tuning.sketch_subjects import layer_in
+from nestmap.tuning.sketch_subjects import Tuned, layer_in
 from nestmap.tuning.store_records import of_folder, stored_records
 from nestmap.tuning.tuned_subjects import tuned_subjects
 from worker.devices.interface import MeasuringDevice
@@ -129,11 +129,11 @@ def _subjects(
     known: Sequence[TuningRecord],
     refused: list[Problem],
     say: Callable[[str], None],
-) -> list[Subject]:
+) -> list[Tuned]:
     if not variants:
         first = subject_of_layer(layer, LAST_RESORT)
         return list(tuned_subjects(first, None, device.facts(), device.profile(), known))
-    found: list[Subject] = []
+    found: list[Tuned] = []
     for variant in variants:
         try:
             found.append(layer_in(layer, variant, device.profile()))

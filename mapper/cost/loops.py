@@ -69,7 +69,7 @@ class Accesses:
     """A store with the loops around it, outermost first, and what is loaded for it.
 
     ``operations`` are those of a vector, or of a scalar; ``private`` are the private arrays that
-    are read.
+    are read. ``parameters`` are all that the sizes of it depend on, sorted.
     """
 
     loops: tuple[CostLoop, ...]
@@ -77,6 +77,7 @@ class Accesses:
     writes: Access
     operations: float
     private: frozenset[str]
+    parameters: tuple[str, ...]
 
 
 class Reach:
@@ -188,8 +189,17 @@ def accesses_of(kernel: LoopKernel) -> tuple[str, list[Accesses]]:
             private = frozenset(r.buffer.name for r in reads if r.buffer.memory is Memory.PRIVATE)
             writes = _access(statement.buffer, statement.indices)
             operations = _operations(statement.value)
-            found.append(Accesses(own, fetched, writes, operations, private))
+            parameters = _parameters(statement, loops)
+            found.append(Accesses(own, fetched, writes, operations, private, parameters))
     return kernel.name, found
+
+
+def _parameters(statement: Store, loops: Sequence[Loop]) -> tuple[str, ...]:
+    own = [statement, *loads(statement.value)]
+    places = [e for one in own for e in (*one.indices, *one.buffer.dimensions)]
+    about = [e for o in loops for e in (o.trip, o.unroll, o.prefetch) if e is not None]
+    names = {name for expression in (*places, *about) for name in expression.names()}
+    return tuple(sorted(names - {loop.variable.name for loop in loops}))
 
 
 def _loop_of(loop: Loop) -> CostLoop:

@@ -74,6 +74,8 @@ _LONGEST_BODY = 1500.0
 _TOO_LONG = 2.0
 #: Bytes that have to be under way on a unit for memory to be busy.
 _UNDER_WAY = 24e3
+#: Statements under values that are kept.
+_MOST_KNOWN = 4096
 _GROUP_CODES = frozenset({ScheduleCode.WORK_GROUP_0, ScheduleCode.WORK_GROUP_1,
                           ScheduleCode.WORK_GROUP_2})  # fmt: skip
 _LOCAL_CODES = frozenset({ScheduleCode.LOCAL_0, ScheduleCode.LOCAL_1, ScheduleCode.LOCAL_2})
@@ -87,6 +89,8 @@ class WarpCost:
         self._kernels = [accesses_of(kernel) for kernel in kernels]
         self._lanes = device.lanes or 32
         self._units = max(1, device.compute_units)
+        # Assignments that are close to each other mostly have the same of a statement.
+        self._known: dict[tuple[object, ...], _Mapped] = {}
 
     def ms(self, assignment: Mapping[Variable, int]) -> float:
         """About how long an assignment of all that is decided about them takes."""
@@ -94,9 +98,23 @@ class WarpCost:
         cycles = 0.0
         for name, statements in self._kernels:
             sizes = tuple(decided.sizes.get((name, dimension), 1) for dimension in range(3))
-            own = [_Mapped(s, decided, sizes, self._lanes) for s in statements]
+            own = [self._mapped(statement, decided, sizes) for statement in statements]
             cycles += _LAUNCH + self._kernel(own, prod(sizes))
         return cycles / _CYCLES_A_MS
+
+    def _mapped(self, statement: Accesses, decided: Decided, sizes: tuple[int, ...]) -> _Mapped:
+        key = (
+            id(statement),
+            sizes,
+            *(decided.values.get(name) for name in statement.parameters),
+            *(o.map_id and decided.codes.get(o.map_id) for o in statement.loops),
+        )
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) > _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[key] = _Mapped(statement, decided, sizes, self._lanes)
+        return found
 
     def _kernel(self, own: Sequence[_Mapped], size: int) -> float:
         if not own:

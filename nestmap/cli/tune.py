@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from nestmap.tuning.elsewhere import Elsewhere
     from nestmap.tuning.learned import LearnedModel
     from nestmap.tuning.run import MakeStrategy, TuningResult
+    from nestmap.tuning.sketch_subjects import Tuned
     from worker.devices.interface import MeasuringDevice
 
 STRATEGIES = ("guided", "analytic", "random")
@@ -132,42 +134,37 @@ def tune(
     Ctrl-C stops with everything stored; the same command goes on from there. With --url a run
     is made on a device of the service, and Ctrl-C cancels it.
     """
-    from rich.console import Console
-
-    from db.store import Store
     from mapper.constraint_rules.rule import Mode
     from nestmap.stated import refuse_meaningless, stated
     from nestmap.subjects import load_subject
-    from nestmap.tuning.baselines import compare_with_baselines
-    from nestmap.tuning.display import ProgressDisplay
-    from nestmap.tuning.output import write_best
-    from nestmap.tuning.policy import INPUT_SEED
-    from nestmap.tuning.reference import make_workload
-    from nestmap.tuning.run import Budget
-    from nestmap.tuning.run import tune as run_tuning
-    from nestmap.tuning.starting_points import tuned_variants
-    from nestmap.tuning.store_records import own_starts
-    from nestmap.tuning.tuned_subjects import tuned_subjects
+    from nestmap.tuning.processes import warm_up
     from worker.devices.names import is_null
 
     began = time.monotonic()
-    make = _strategy(strategy, memory, fastest, constants, solver_start=solver_start)
+    _check_strategy(strategy)
     if solver_start and strategy != "analytic":
         raise typer.BadParameter("only analytic has such a start", param_hint="--solver-start")
     if transfer and strategy != "guided":
         raise typer.BadParameter("only guided learns", param_hint="--transfer")
     if candidates is None and seconds is None:
         seconds = 60.0
-    budget = Budget(candidates, seconds)
-    terminal = Console(stderr=True)
     # A layer as the program that it is: its variants and sketches are chosen below.
     first = load_subject(x, default=LAST_RESORT)
     first.require_program()
     wanted_of_all = stated(suits or (), where=where or ())
     refuse_meaningless(wanted_of_all, first, Mode.STRICT, "--mode")
     if (service := service_at(url, token_file)) is not None:
-        from nestmap.cli.remote_tune import RemoteRun, device_of, limits_of_board, tune_there
+        from rich.console import Console
 
+        from nestmap.cli.remote_tune import RemoteRun, device_of, limits_of_board, tune_there
+        from nestmap.tuning.display import ProgressDisplay
+        from nestmap.tuning.output import write_best
+        from nestmap.tuning.run import Budget
+        from nestmap.tuning.sketch_subjects import derived
+        from nestmap.tuning.starting_points import tuned_variants
+        from nestmap.tuning.tuned_subjects import tuned_subjects
+
+        budget = Budget(candidates, seconds)
         refuse_remote(**given_on_command_line(context, *_LOCAL_OPTIONS))
         with service, asking():
             board = device_of(service, device)
@@ -175,7 +172,7 @@ def tune(
             names = variant or (
                 tuned_variants(board["facts"], first.layer) if first.layer else None
             )
-            subjects = tuned_subjects(first, names, board["facts"], limits_of_board(board))
+            subjects = derived(tuned_subjects(first, names, board["facts"], limits_of_board(board)))
             _refuse_names_of_one(subjects, wanted_of_all)
             wanted = RemoteRun(
                 first=first,
@@ -190,18 +187,39 @@ def tune(
                 detach=detach,
                 stated=wanted_of_all,
             )
-            result, run = tune_there(service, wanted, ProgressDisplay(terminal, budget))
+            display = ProgressDisplay(Console(stderr=True), budget)
+            result, run = tune_there(service, wanted, display)
         if result is None:
             raise typer.Exit(ExitCode.INTERRUPTED)
         best = result.winner
         files = write_best(best, out) if best is not None and out is not None else ()
-        _write_result(result, subjects[0], seed, (), files, as_json, run)
+        _write_result(result, first, seed, (), files, as_json, run)
         return
     if stand_in or detach:
         option = "--stand-in" if stand_in else "--detach"
         raise InputError(Problem(option, "is for a service", "", "with --url"))
     spec = device or "host"
-    with _open_device(spec) as opened, Store.open(db) as store:
+    # What the device and the processes beside it load, they load while this one does.
+    warm_up()
+    with ExitStack() as stack:
+        opened = stack.enter_context(_open_device(spec))
+        from rich.console import Console
+
+        from db.store import Store
+        from nestmap.tuning.baselines import compare_with_baselines
+        from nestmap.tuning.display import ProgressDisplay
+        from nestmap.tuning.output import write_best
+        from nestmap.tuning.policy import INPUT_SEED
+        from nestmap.tuning.reference import make_workload
+        from nestmap.tuning.run import Budget
+        from nestmap.tuning.run import tune as run_tuning
+        from nestmap.tuning.sketch_subjects import derived
+        from nestmap.tuning.store_records import own_starts
+        from nestmap.tuning.tuned_subjects import tuned_subjects
+
+        make = _strategy(strategy, memory, fastest, constants, solver_start=solver_start)
+        budget = Budget(candidates, seconds)
+        store = stack.enter_context(Store.open(db))
         layer = first.layer
         starts = () if layer is None else own_starts(store, opened.facts(), layer, records)
         subjects = tuned_subjects(first, variant, opened.facts(), opened.profile(), starts)
@@ -209,10 +227,13 @@ def tune(
         wanted = baselines and not is_null(spec) and layer is not None
         # Tiles and sketches are drawn from what is known of them; models learn where asked to.
         learns = transfer if transfer is not None else not any(map(_has_own_search, subjects))
-        if strategy == "guided" and learns:
-            elsewhere = _elsewhere(store, opened, subjects, seed, seconds) if transfer else {}
+        if strategy != "guided":
+            subjects = derived(subjects)
+        elif learns:
+            subjects = known = derived(subjects)
+            elsewhere = _elsewhere(store, opened, known, seed, seconds) if transfer else {}
             learned = _learned(
-                store, opened, subjects, seed, seconds,
+                store, opened, known, seed, seconds,
                 asked=bool(transfer), needed=not elsewhere,
             )  # fmt: skip
             make = _strategy(strategy, memory, fastest, constants, learned, elsewhere)
@@ -221,7 +242,7 @@ def tune(
             after_s = min(_MOST_BASELINES_S, _BASELINES_SHARE * seconds) if wanted else 0.0
             spent_s = time.monotonic() - began + min(_AROUND_S, 0.05 * seconds)
             budget = Budget(candidates, max(1.0, seconds - spent_s - after_s))
-        with ProgressDisplay(terminal, budget) as display:
+        with ProgressDisplay(Console(stderr=True), budget) as display:
             result = run_tuning(
                 subjects,
                 opened,
@@ -240,7 +261,7 @@ def tune(
         contestants = ()
         if wanted and best is not None and layer is not None and result.reason != "interrupted":
             note("comparing with plain kernels and im2col + BLAS")
-            workload = make_workload(subjects[0], INPUT_SEED, {})
+            workload = make_workload(first, INPUT_SEED, {})
             left_s = None if seconds is None else seconds - (time.monotonic() - began)
             try:
                 contestants = compare_with_baselines(
@@ -249,7 +270,7 @@ def tune(
             except (KeyboardInterrupt, DeviceError) as error:
                 # What was found is told all the same.
                 note(f"the comparison was given up: {error or 'interrupted'}")
-    _write_result(result, subjects[0], seed, contestants, files, as_json)
+    _write_result(result, first, seed, contestants, files, as_json)
 
 
 def _write_result(
@@ -303,7 +324,7 @@ def _write_result(
         raise typer.Exit(ExitCode.NEGATIVE)
 
 
-def _refuse_names_of_one(subjects: tuple[Subject, ...], stated: Stated) -> None:
+def _refuse_names_of_one(subjects: Sequence[Tuned], stated: Stated) -> None:
     """InputError where there are several subjects, and one's names are spoken of."""
     if stated.where and len(subjects) > 1:
         names = ", ".join(subject.variant for subject in subjects if subject.variant)
@@ -312,10 +333,18 @@ def _refuse_names_of_one(subjects: tuple[Subject, ...], stated: Stated) -> None:
         )
 
 
-def _has_own_search(subject: Subject) -> bool:
+def _has_own_search(subject: Tuned) -> bool:
+    from nestmap.tuning.sketch_subjects import is_sketch
     from nestmap.tuning.template_search import is_template
 
-    return is_template(subject) or subject.scheduled is not None
+    return is_sketch(subject) or is_template(subject)
+
+
+def _check_strategy(name: str) -> None:
+    """BadParameter for what is no strategy's name."""
+    if name not in STRATEGIES:
+        allowed = ", ".join(STRATEGIES)
+        raise typer.BadParameter(f"{name!r} is none of {allowed}", param_hint="--strategy")
 
 
 def _strategy(
@@ -328,7 +357,7 @@ def _strategy(
     *,
     solver_start: bool = False,
 ) -> MakeStrategy:
-    """The strategy of a name, with its goal; BadParameter for another name."""
+    """The strategy of a name, with its goal."""
     from functools import partial
 
     from mapper.search.goal import Fastest, FastestWithin, Front
@@ -338,9 +367,6 @@ def _strategy(
     from nestmap.tuning.predicted_start import best_predicted_start
     from nestmap.tuning.strategy import random_strategy
 
-    if name not in STRATEGIES:
-        allowed = ", ".join(STRATEGIES)
-        raise typer.BadParameter(f"{name!r} is none of {allowed}", param_hint="--strategy")
     if name == "random":
         return random_strategy()
     return partial(

@@ -15,7 +15,7 @@ much faster than it is, one with many hardly.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -52,6 +52,8 @@ from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.predicted_start import Start
 from nestmap.tuning.progress_share import progress_share
 from nestmap.tuning.sketch_search import SketchSearch, is_of_several
+from nestmap.tuning.sketch_subjects import what_is_done
+from nestmap.tuning.solved_ahead import wait_for_any
 from nestmap.tuning.sources import Refused, Source, ignore_refusals
 from nestmap.tuning.statistics import relative_error
 from nestmap.tuning.template_search import TemplateSearch, first_candidates, is_template
@@ -74,8 +76,9 @@ Floats = NDArray[np.float64]
 _LEAN_EVERY = 8
 _LEAN_WITHIN = 4.0
 _LEAST_MS = 1e-6
-#: Sketches that are weighed by what their loops are expected to take, one a turn.
-WEIGHED = 12
+#: Sketches that are weighed by what their loops are expected to take, one a turn, and all that are
+#: solved aside.
+WEIGHED = 8
 
 
 @dataclass(slots=True)
@@ -170,9 +173,9 @@ class GuidedStrategy:
 
         def search_of(own: Sequence[Source]) -> Search:
             source = own[0]
-            if is_template(source.subject) and not told:
+            if is_template(source.tuned) and not told:
                 return TemplateSearch(source, device, seed, goal, refused, watch)
-            if source.subject.scheduled is not None and not told:
+            if source.is_sketch and not told:
                 return SketchSearch(own, device, seed, goal, refused, watch)
             return _Search(source, knows, seed, draw, refused, goal, settings, watch)
 
@@ -180,17 +183,21 @@ class GuidedStrategy:
         self._sources = [[source] for source in sources] if told else _together(sources)
         self._places = {source.index: k for k, own in enumerate(self._sources) for source in own}
         self._search_of = search_of
-        self._searches: dict[int, Search] = {}
+        self._searches: dict[int, Search | None] = {}
+        self._watch = watch
         self._standings = [Standing.of(own) for own in self._sources]
         self._seeks_front = isinstance(goal, Front)
         self._turn = 0
         self._expected: dict[int, float] = {}
         self._to_weigh = [
             place
-            for place, own in enumerate(self._sources[:WEIGHED])
-            # A layer's sketches promise what their records say.
-            if own[0].subject.scheduled is not None and own[0].subject.layer is None and not told
-        ]
+            for place, own in enumerate(self._sources)
+            # What there are records of promises what these say.
+            if own[0].is_sketch and not own[0].has_record and not told
+            and (place < WEIGHED or own[0].ahead is not None)
+        ]  # fmt: skip
+        # What the sketches do that were derived so far.
+        self._done: set[Hashable] = set()
 
     def ask(self) -> Candidate | None:
         """The next candidate; None when no subject has more."""
@@ -208,7 +215,8 @@ class GuidedStrategy:
             if not left:
                 return None
             place = self._whose_turn(left)
-            candidate = self._search(place).next()
+            search = self._search(place)
+            candidate = None if search is None else search.next()
             if candidate is not None:
                 self._turn += 1
                 self._standings[place].asked += 1
@@ -217,15 +225,20 @@ class GuidedStrategy:
     def _next_to_weigh(self, wait: bool) -> int | None:
         """The sketch to be weighed now: one that was solved aside, else one a turn."""
         ahead = {place: self._sources[place][0].ahead for place in self._to_weigh}
-        solved = (place for place, one in ahead.items() if one is not None and one.is_begun)
-        due = self._turn >= len(self._expected)
-        others = (place for place, one in ahead.items() if wait or (due and one is None))
-        return next(chain(solved, others), None)
+        aside = {place: one for place, one in ahead.items() if one is not None}
+        here = [place for place, one in ahead.items() if one is None]
+        if wait and aside and not here:
+            wait_for_any(aside.values(), self._watch)
+        solved = [place for place, one in aside.items() if one.is_begun]
+        due = wait or self._turn >= len(self._expected)
+        return next(chain(solved, here if due else ()), None)
 
     def _weigh(self, place: int) -> None:
         """Sketches promise what their loops are expected to take beside one another, wherever they
         stand in the order of their maker."""
         search = self._search(place)
+        if search is None:
+            return
         assert isinstance(search, SketchSearch)
         self._expected[place] = search.expected_ms
         least_ms = min(self._expected.values())
@@ -233,14 +246,27 @@ class GuidedStrategy:
             for known, time_ms in self._expected.items():
                 self._standings[known].promise = time_ms / least_ms
 
-    def _search(self, place: int) -> Search:
-        """The search of a subject, begun when it is first asked: a space takes a while."""
+    def _search(self, place: int) -> Search | None:
+        """The search of a subject, begun when it is first asked: a space takes a while. None where
+        there is no such sketch, or another one does the same."""
         if place not in self._searches:
-            self._searches[place] = self._search_of(self._sources[place])
+            self._searches[place] = self._begun(self._sources[place])
         return self._searches[place]
 
+    def _begun(self, own: Sequence[Source]) -> Search | None:
+        if not own[0].exists:
+            return None
+        done = [what_is_done(source.subject) for source in own if source.is_sketch]
+        if done and self._done.issuperset(done):
+            return None
+        self._done.update(done)
+        return self._search_of(own)
+
     def _is_exhausted(self, place: int) -> bool:
-        return place in self._searches and self._searches[place].exhausted
+        if place not in self._searches:
+            return False
+        search = self._searches[place]
+        return search is None or search.exhausted
 
     def _whose_turn(self, left: Sequence[int]) -> int:
         """The place of the search that promises most; now and then of one that needs less memory
@@ -257,17 +283,18 @@ class GuidedStrategy:
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """Learn what became of a candidate."""
         place = self._places.get(candidate.subject_index)
-        if place is not None:
+        search = None if place is None else self._search(place)
+        if place is not None and search is not None:
             self._standings[place].add(outcome, candidate.plan.memory_bytes)
-            self._search(place).tell(candidate, outcome)
+            search.tell(candidate, outcome)
 
 
 def _together(sources: Sequence[Source]) -> list[list[Source]]:
     """Sources in order, those of one program's combinations of structures as one."""
     found: list[list[Source]] = []
     for source in sources:
-        if is_of_several(source.subject):
-            others = (own for own in found if is_of_several(own[0].subject))
+        if is_of_several(source.tuned):
+            others = (own for own in found if is_of_several(own[0].tuned))
             known = next((o for o in others if _written(o[0]) == _written(source)), None)
             if known is not None:
                 known.append(source)

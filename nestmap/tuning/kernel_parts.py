@@ -43,6 +43,22 @@ class KernelPart:
         return loop_cost(each_time or self.kernels, device)
 
     @property
+    def idle(self) -> frozenset[Variable]:
+        """What makes no difference to a run's time: how kernels are spread that do not run with
+        every image, where others do."""
+        names = {kernel.name for kernel in self.kernels}
+        if self.once >= names:
+            return frozenset()
+        maps = {m for kernel in self.kernels if kernel.name in self.once for m in kernel.map_ids()}
+        maps -= {m for k in self.kernels if k.name not in self.once for m in k.map_ids()}
+        return frozenset(
+            variable
+            for variable, _ in self.space.variables
+            if (isinstance(variable, LocalSizeVariable) and variable.kernel in self.once)
+            or (isinstance(variable, CodeVariable) and variable.map_id in maps)
+        )
+
+    @property
     def key(self) -> PartKey:
         """The same for two parts that have the same kernels, variables and constraints."""
         predicates = frozenset(c.predicate for c in self.space.constraints)

@@ -2,47 +2,42 @@
 
 Everything that is tried is a solution of the kernels' space under what suits the device. What is
 expected to be fast comes first, by a cost (:mod:`mapper.cost.loop_cost`);
-what was fast is changed in a few places, and the solver draws what must follow.
+what was fast is changed in a few places, with what must follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import exp, inf, log
 from statistics import median
 from time import thread_time
-from typing import Protocol
 
-from mapper.constraint_rules.predicate import ParameterVariable, Variable
+from mapper.constraint_rules.predicate import Variable
 from mapper.cost.loop_cost import LoopCost
-from mapper.errors import LimitError, UnsatisfiableError
-from mapper.solver.factored.suited import Point, SuitedSpace
+from mapper.errors import UnsatisfiableError
+from mapper.solver.factored.neighbours import Neighbours
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
-from mapper.solver.space import Domain, Space
-from nestmap.tuning.drawing import DRAWS, Drawing, Drawn, Key, cheapest_ms
+from mapper.solver.space import Space
+from nestmap.tuning.drawing import Drawing, Drawn, Key, Opened, cheapest_ms, solved
 from nestmap.tuning.progress_share import progress_share
 
-#: The share of a search's first random solutions that each batch adds; of these and changed ones no
-#: more are kept.
-_ADDED = 8
+#: Random solutions that each batch adds, and changed ones; of all no more are kept.
+_DRAWN = 16
+_CHANGED = 32
 _KEPT = 256
 #: How often it is drawn again where all was known, before a space is taken to be exhausted.
-_BARREN_DRAWS = 4
-#: The fastest, which are changed; all changed ones are as many as new ones.
+_BARREN_DRAWS = 8
+#: The fastest, which are changed.
 _FASTEST = 4
-#: Solutions of fewer sizes that say what a space is worth, before any is tried; so many are tried
-#: before a space with all sizes is solved.
+#: Solutions that say what a space is worth, before any is tried.
 _LOOKED_AT = 64
-_TRIED_OF_FEWER = 16
 #: Candidates that are chosen at once, the last by chance of the cheapest quarter.
 _BATCH = 4
 _CHANCES = 4
-#: Seconds of processor time that a space may take to be solved, with all sizes and with fewer, and
-#: solutions to be drawn once.
+#: Seconds of processor time that a space may take to be solved, and solutions to be drawn once.
 _SOLVING_S = 4.0
-#: A size keeps so many values, and one in each octave of them, where there are too many solutions.
-_MOST_SIZES = 6
 #: A clock that ticks coarsely may tell of no time at all.
 _LEAST_MS = 1e-6
 #: What failed beside others that may be to blame is expected to be that much slower.
@@ -61,46 +56,12 @@ class _Timed:
         return median(self.times_ms)
 
 
-class Solver(Protocol):
-    """Solves a space under limits; LimitError beyond them, and Cancelled as they say."""
-
-    def coarse(self, watch: Watch) -> SuitedSpace:
-        """With fewer sizes."""
-        ...
-
-    def opening(self) -> Sequence[Drawn]:
-        """What the search of the one with fewer sizes begins with, where that is known already."""
-        ...
-
-    def fine(self, watch: Watch, wait: bool) -> SuitedSpace | None:
-        """With all sizes; None where that takes longer and nobody waits."""
-        ...
-
-
-class SolverHere:
-    """Solves a space where it is asked for."""
-
-    def __init__(self, space: Space) -> None:
-        self._space = space
-
-    def coarse(self, watch: Watch) -> SuitedSpace:
-        """See :class:`Solver`."""
-        return SuitedSpace(with_fewer_sizes(self._space), watch)
-
-    def opening(self) -> Sequence[Drawn]:
-        """See :class:`Solver`."""
-        return ()
-
-    def fine(self, watch: Watch, wait: bool) -> SuitedSpace | None:
-        """See :class:`Solver`."""
-        return SuitedSpace(self._space, watch)
-
-
 class PartSearch:
     """Solutions of one space, in the order in which they are worth a try.
 
-    ``known`` are not drawn again. What draws raises UnsatisfiableError where there is no solution,
-    LimitError where it takes too long, and Cancelled as ``watch`` says.
+    ``known`` are not drawn again, nor what differs in what is ``idle`` alone; ``solve`` solves the
+    space where that is not done here. What draws raises UnsatisfiableError where there is no
+    solution, LimitError where it takes too long, and Cancelled as ``watch`` says.
     """
 
     def __init__(
@@ -110,13 +71,13 @@ class PartSearch:
         seed: int,
         known: Iterable[Mapping[Variable, int]] = (),
         watch: Callable[[], Watch] = Watch,
-        solver: Solver | None = None,
+        solve: Callable[[Watch], Opened] | None = None,
+        idle: Collection[Variable] = (),
     ) -> None:
-        self._solver = solver or SolverHere(space)
-        self._solved: SuitedSpace | None = None
-        self._is_coarse = True
+        self._solve = solve or partial(solved, space)
+        self._solved: Opened | None = None
         self._cost = cost
-        self._drawing = Drawing(space, cost, seed)
+        self._drawing = Drawing(space, cost, seed, idle)
         self._watch = watch
         limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
         # One seed gives one order, however busy the machine is.
@@ -124,7 +85,6 @@ class PartSearch:
         self._drawing.keys.update(map(self._drawing.key, known))
         self._waiting: list[Drawn] = []
         self._timed: dict[Key, _Timed] = {}
-        self._former: set[Key] = set()
         self._doubted: set[Key] = set()
         self.tried = 0
         self.latest: Drawn | None = None
@@ -152,9 +112,9 @@ class PartSearch:
     def expected_ms(self) -> float:
         """What the fastest of some solutions is expected to take by its cost, before any was
         timed; infinite where there is none."""
-        space = self._solutions()
-        known = [drawn.cost_ms for drawn in self._solver.opening()]
-        return min(known) if known else cheapest_ms(space, self._cost, _LOOKED_AT)
+        found = self._solutions()
+        known = [drawn.cost_ms for drawn in found.drawn]
+        return min(known) if known else cheapest_ms(found.space, self._cost, _LOOKED_AT)
 
     def promised_ms(self, factor: float, of_all: int) -> float:
         """The time that it may be brought to in the end, with ``of_all`` candidates tried of the
@@ -207,10 +167,8 @@ class PartSearch:
             if key in self._drawing.keys:
                 continue
             self._drawing.keys.add(key)
-            # Where it is in the space is asked for when it is changed.
-            self._former.add(key)
             cost_ms = self._cost.ms(assignment)
-            self._waiting.append(Drawn(Point(assignment, {}), key, cost_ms, cost_ms))
+            self._waiting.append(Drawn(assignment, key, cost_ms, cost_ms))
 
     def unused(self, drawn: Drawn) -> None:
         """What was given is not tried after all."""
@@ -222,6 +180,8 @@ class PartSearch:
         self._fill()
         pool = self._drawing.pool
         pool.sort(key=lambda drawn: (drawn.expected_ms, drawn.key))
+        # What is dropped may be drawn again.
+        self._drawing.keys -= {drawn.key for drawn in pool[_KEPT:]}
         del pool[_KEPT:]
         found: list[Drawn] = []
         while pool and len(found) < (_BATCH if self.latest else 1):
@@ -235,104 +195,38 @@ class PartSearch:
         drawing = self._drawing
         if drawing.pool and self.latest is None:
             return
-        while True:
-            space, coarse = self._solutions(), self._is_coarse
-            self._limits.started = thread_time()
-            for _ in range(_BARREN_DRAWS):
-                if self.latest is None:
-                    drawing.take(self._solver.opening())
-                    if not drawing.pool:
-                        drawing.open(space)
-                else:
-                    drawing.draw(space, DRAWS // _ADDED, self.calibration or 1.0)
-                self._change(space)
-                if drawing.pool:
-                    return
-            if not coarse:
+        found = self._solutions()
+        self._limits.started = thread_time()
+        for _ in range(_BARREN_DRAWS):
+            if self.latest is None:
+                drawing.take(found.drawn)
+                if not drawing.pool:
+                    drawing.open(found)
+            else:
+                drawing.draw(found.space, _DRAWN, self.calibration or 1.0)
+            self._change(found.neighbours)
+            if drawing.pool:
                 return
-            self._refine(wait=True)
 
     def _is_cancelled(self) -> bool:
         cancelled = self._watch().cancelled
         return cancelled is not None and cancelled()
 
-    def _solutions(self) -> SuitedSpace:
-        """The space with fewer sizes at first: one with all of them takes seconds to be solved,
-        and few sketches are worth it."""
+    def _solutions(self) -> Opened:
         if self._solved is None:
             self._limits.started = thread_time()
-            self._solved = self._solver.coarse(self._limits)
-        empty = not self._solved.count_joint()
-        if self._is_coarse and (self.tried >= _TRIED_OF_FEWER or empty):
-            self._refine(wait=empty)
-        if not self._solved.count_joint():
+            self._solved = self._solve(self._limits)
+        if not self._solved.space.count_joint():
             raise UnsatisfiableError("no mapping of the sketch suits the device")
         return self._solved
 
-    def _refine(self, wait: bool) -> None:
-        """Go on in the space with all sizes, if it is there; where it is too large, in the one
-        with fewer."""
-        self._limits.started = thread_time()
-        try:
-            space = self._solver.fine(self._limits, wait)
-        except LimitError:
-            self._is_coarse = False
-            return
-        if space is None:
-            return
-        self._is_coarse = False
-        self._solved = space
-        # What was drawn may be drawn again; what was given may still be told of.
-        self._drawing.keys -= {drawn.key for drawn in self._drawing.pool}
-        self._drawing.pool.clear()
-        self._former = set(self._drawing.keys)
-
-    def _change(self, space: SuitedSpace) -> None:
+    def _change(self, neighbours: Neighbours) -> None:
         """Solutions that differ in little from the fastest ones; they are expected to be as much
         faster than they cost as these were."""
         for timed in sorted(self._timed.values(), key=_order)[:_FASTEST]:
-            point = self._point_in(space, timed)
-            if point is None:
-                continue
             factor = timed.time_ms / timed.drawn.cost_ms
-            self._drawing.change(space, point, max(1, DRAWS // _ADDED // _FASTEST), factor)
-
-    def _point_in(self, space: SuitedSpace, timed: _Timed) -> Point | None:
-        """Where a solution is in the space, if it can be gone on from: it may have been given in
-        the one with fewer sizes, whose classes of codes are others."""
-        drawn = timed.drawn
-        if drawn.key not in self._former:
-            return drawn.point
-        point = space.point_of(drawn.point.assignment)
-        if point is not None:
-            self._former.discard(drawn.key)
-            timed.drawn = replace(drawn, point=point)
-        return point
-
-
-def with_fewer_sizes(space: Space) -> Space:
-    """A space whose sizes have one value in each octave: what two divides most often, and the
-    largest of all. What may be 0 (what a tile lacks, say) keeps all, since it goes with sizes."""
-    return replace(
-        space,
-        variables=tuple(
-            (variable, _fewer(domain))
-            if isinstance(variable, ParameterVariable)
-            and len(domain) > _MOST_SIZES
-            and min(domain) > 0
-            else (variable, domain)
-            for variable, domain in space.variables
-        ),
-    )
-
-
-def _fewer(domain: Domain) -> Domain:
-    octaves: dict[int, int] = {}
-    for value in sorted(domain, reverse=True):
-        kept = octaves.setdefault(value.bit_length(), value)
-        if value & -value > kept & -kept:
-            octaves[value.bit_length()] = value
-    return tuple(sorted({*octaves.values(), max(domain)}))
+            count = _CHANGED // _FASTEST
+            self._drawing.change(neighbours, timed.drawn.assignment, count, factor)
 
 
 def _order(timed: _Timed) -> tuple[float, Key]:

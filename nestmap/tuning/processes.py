@@ -5,17 +5,40 @@ from __future__ import annotations
 import contextlib
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar
 
 Given = TypeVar("Given")
 Job = TypeVar("Job")
 Made = TypeVar("Made")
+
+
+#: What is loaded once for all processes; these are imported where there is nothing to fork from.
+_LOADED = ["nestmap.tuning.solved_ahead", "nestmap.tuning.generating"]
+#: Before it anybody on the machine may talk to a server that forks (CVE-2022-42919).
+_SAFE_TO_FORK = (3, 11, 1)
+
+
+def warm_up() -> None:
+    """Begin to load what processes need, beside whatever the caller does next."""
+    if sys.version_info >= _SAFE_TO_FORK:
+        _context()
+        forkserver.ensure_running()
+
+
+def _context() -> ForkServerContext | SpawnContext:
+    if sys.version_info < _SAFE_TO_FORK:
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_LOADED)
+    return context
 
 
 class Processes(Generic[Given, Job, Made]):
@@ -34,7 +57,7 @@ class Processes(Generic[Given, Job, Made]):
         self._lock = threading.Lock()
         self._alive = processes
         self._closing = False
-        context = get_context("spawn")
+        context = _context()
         self._processes: list[BaseProcess] = []
         for _ in range(processes):
             ours, theirs = context.Pipe()
@@ -47,7 +70,7 @@ class Processes(Generic[Given, Job, Made]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether a process has started and one is left; starting takes a second or two."""
+        """Whether a process has started and one is left."""
         return self._ready.is_set() and self._alive > 0
 
     def submit(self, job: Job, done: Callable[[Made | Exception | None], None]) -> None:

@@ -16,7 +16,7 @@ from mapper.host_plan import HostPlan
 from mapper.solver.limits import Cancelled
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.cores import usable_cores
-from nestmap.tuning.generating import GeneratingProcesses
+from nestmap.tuning.generating import GeneratingProcesses, written
 from nestmap.tuning.sources import Refused
 from nestmap.tuning.tuner import Tuner
 
@@ -44,8 +44,8 @@ class Proposer:
         )
         self._closing = threading.Event()
         self._open = 0
-        subjects = tuple(source.subject for source in tuner.sources)
-        self._processes = GeneratingProcesses(subjects, processes) if processes else None
+        self._processes = GeneratingProcesses(processes) if processes else None
+        self._subjects: dict[int, bytes] = {}
         self._thread = threading.Thread(target=self._serve, name="proposer", daemon=True)
         self._thread.start()
 
@@ -125,7 +125,10 @@ class Proposer:
         if self._processes is None or candidate.is_generated or not self._processes.is_ready:
             self._deliver(candidate, None)
             return
-        job = (candidate.subject_index, candidate.assignment)
+        index = candidate.subject_index
+        if index not in self._subjects:
+            self._subjects[index] = written(candidate.subject)
+        job = (self._subjects[index], candidate.assignment)
         self._processes.submit(job, lambda found: self._deliver(candidate, found))
 
     def _deliver(self, candidate: Candidate, found: HostPlan | Exception | None) -> None:
@@ -153,9 +156,10 @@ class Proposer:
 def generating_processes(size: int) -> int:
     """Processes that generate kernels for a pool of so many that build them, where that takes
     nothing from the kernels that are timed."""
-    return 0 if size < 4 else max(1, min(size // 3, usable_cores() // 4))
+    return 0 if size < 4 else max(1, 3 * usable_cores() // 8)
 
 
 def solving_processes(size: int) -> int:
-    """As :func:`generating_processes`, processes that solve sketches."""
-    return 0 if size < 4 else max(1, usable_cores() // 3)
+    """As :func:`generating_processes`, processes that derive and solve sketches: most do so before
+    there is anything to build."""
+    return 0 if size < 4 else max(1, 3 * usable_cores() // 4)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from db.records import CandidateRecord, Study
@@ -36,7 +36,7 @@ from nestmap.tuning.events import (
     silent,
 )
 from nestmap.tuning.finalists import Final, play_final
-from nestmap.tuning.guided import WEIGHED, GuidedStrategy
+from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.policy import (
     HOPELESS,
     INPUT_SEED,
@@ -49,7 +49,7 @@ from nestmap.tuning.progress import Point
 from nestmap.tuning.proposer import Proposer, generating_processes, solving_processes
 from nestmap.tuning.reference import Workload, make_workload
 from nestmap.tuning.sketch_search import is_of_several
-from nestmap.tuning.sketch_subjects import as_written, with_suits
+from nestmap.tuning.sketch_subjects import Tuned, as_written, is_sketch, with_suits
 from nestmap.tuning.solved_ahead import SolvedAhead, SpaceOf
 from nestmap.tuning.sources import Source
 from nestmap.tuning.starting_points import source_of
@@ -123,7 +123,7 @@ class TuningResult:
 
 
 def tune(
-    subjects: Sequence[Subject],
+    subjects: Sequence[Tuned],
     device: MeasuringDevice,
     store: Store,
     *,
@@ -178,19 +178,17 @@ def _space_of(subject: Subject, mode: Mode, profile: DeviceProfile, stated: Stat
 
 
 def _solved_ahead(
-    subjects: Sequence[Subject], device: MeasuringDevice, space_of: SpaceOf
+    subjects: Sequence[Tuned], device: MeasuringDevice, space_of: SpaceOf
 ) -> AbstractContextManager[SolvedAhead | None]:
-    """Processes that solve the sketches that are weighed, where that takes nothing from the kernels
-    that are timed."""
+    """Processes that derive and solve the sketches, where that takes nothing from the kernels that
+    are timed."""
     processes = solving_processes(device.size) if _has_own_cores(device) else 0
-    sketches = [
+    ahead = [
         index
-        for index, subject in enumerate(subjects[:WEIGHED])
-        if subject.scheduled is not None and not is_of_several(subject)
+        for index, subject in enumerate(subjects)
+        if is_sketch(subject) and not is_of_several(subject)
     ]
-    # The first is solved here: processes take seconds to start.
-    ahead = sketches[1:]
-    if not processes or not ahead:
+    if not processes or len(ahead) < 2:
         return nullcontext()
     return SolvedAhead(subjects, ahead, space_of, device.profile(), min(processes, len(ahead)))
 
@@ -218,7 +216,7 @@ class _Run:
 
     def __init__(
         self,
-        subjects: Sequence[Subject],
+        subjects: Sequence[Tuned],
         device: MeasuringDevice,
         store: Store,
         seed: int,
@@ -245,42 +243,58 @@ class _Run:
         self._open: dict[str, _Open] = {}
         self.profile: DeviceProfile = device.profile()
         self.facts = device.facts()
-        device_id = store.add_device(self.profile.name, device_identity(self.facts))
+        self._device_id = store.add_device(self.profile.name, device_identity(self.facts))
+        self._mode, self._seed = mode, seed
         self.sources: list[Source] = []
-        self.studies: list[Study] = []
+        self._studies: dict[int, Study] = {}
+        begun = self._begun_before()
         for index, subject in enumerate(subjects):
+            source = source_of(
+                subject,
+                partial(_space_of, mode=mode, profile=self.profile, stated=stated),
+                self.profile,
+                self.facts,
+                index=index,
+                own=records,
+                ahead=None if ahead is None else ahead.sketch(index),
+            )
+            self.sources.append(source)
+            # What is not derived yet has a history only if a study has its names.
+            known = isinstance(subject, Subject) or (subject.label, subject.variant) in begun
+            if known and source.exists:
+                source.history = self._history(source, stated)
+
+    def _begun_before(self) -> set[tuple[str, str]]:
+        """Labels and variants that there are studies of, like those of this run."""
+        like = (self._device_id, self._mode.value, self._seed)
+        studies = (s for s in self._store.studies() if (s.device_id, s.mode, s.seed) == like)
+        return {(study.label, study.variant) for study in studies}
+
+    def _history(
+        self, source: Source, stated: Stated
+    ) -> tuple[tuple[Mapping[Variable, int], Outcome, int], ...]:
+        return tuple(
+            (assignment, row.outcome, row.memory_bytes)
+            for row in self._store.measurements(self._study_of(source))
+            if (assignment := self._assignment(source.space, row.candidate_id))
+            # An earlier run of the study may have had what this one is not to try.
+            and (stated == NOTHING_STATED or not check(source.space, assignment))
+        )
+
+    def _study_of(self, source: Source) -> Study:
+        """The study of a subject, begun or resumed."""
+        if source.index not in self._studies:
+            subject = source.subject
             value = subject_json(subject)
-            program_hash = store.add_program(value["schema"], json.dumps(value))
-            study = store.open_study(
-                program_hash,
-                device_id,
-                mode=mode.value,
-                seed=seed,
+            self._studies[source.index] = self._store.open_study(
+                self._store.add_program(value["schema"], json.dumps(value)),
+                self._device_id,
+                mode=self._mode.value,
+                seed=self._seed,
                 label=subject.label,
                 variant=subject.variant,
             )
-            self.studies.append(study)
-            space = cache(partial(_space_of, subject, mode, self.profile, stated))
-            history = tuple(
-                (assignment, row.outcome, row.memory_bytes)
-                for row in store.measurements(study)
-                if (assignment := self._assignment(space(), row.candidate_id))
-                # An earlier run of the study may have had what this one is not to try.
-                and (stated == NOTHING_STATED or not check(space(), assignment))
-            )
-            self.sources.append(
-                source_of(
-                    subject,
-                    space,
-                    self.profile,
-                    self.facts,
-                    program_hash,
-                    index=index,
-                    history=history,
-                    own=records,
-                    ahead=None if ahead is None else ahead.sketch(index),
-                )
-            )
+        return self._studies[source.index]
 
     def _assignment(self, space: Space, candidate: str) -> Mapping[Variable, int]:
         return assignment_from_json(space, self._store.candidate(candidate).chosen)
@@ -291,16 +305,15 @@ class _Run:
 
     def refuse(self, source: Source, error: NestmapError) -> None:
         """Note an assignment that has no kernel, or a space that gives none."""
-        variant = source.subject.variant or source.subject.label
-        self._refused.append(f"{variant}: {error}")
-        self._listener(CandidateRefused(variant, str(error)))
+        self._refused.append(f"{source.name}: {error}")
+        self._listener(CandidateRefused(source.name, str(error)))
 
     def play(
         self, tuner: Tuner, finalists: int, timeouts: TimeoutPolicy, protocol: Protocol
     ) -> TuningResult:
         """Measure, play the final, and say what came of it."""
         self._tuner, self._stored = tuner, tuner.tried
-        variants = tuple(s.subject.variant or s.subject.label for s in self.sources)
+        variants = tuple(source.name for source in self.sources)
         self._listener(RunStarted(self.profile.name, variants, tuner.tried))
         try:
             reason = self._loop(finalists, timeouts, protocol)
@@ -411,7 +424,7 @@ class _Run:
         if isinstance(outcome, Timeout) and under_way.was_cut_off(outcome):
             # It had less than its due: that says nothing about it, and another run may tell.
             return
-        study = self.studies[candidate.subject_index]
+        study = self._study_of(self.sources[candidate.subject_index])
         memory = candidate.plan.memory_bytes
         self._store.add_measurement(study, candidate.record, outcome, memory)
         self._tuner.tell([Trial(candidate, outcome)])

@@ -18,16 +18,16 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, LimitError, NestmapError, UnsatisfiableError
 from mapper.host_plan import HostPlan
 from mapper.measurement import Outcome, Timed, launch_ms
-from mapper.pipeline import Subject
 from mapper.search.goal import Goal
 from mapper.solver.limits import Watch
 from mapper.solver.sampling import checked
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import MOST_TOO_LARGE, Candidate, fits
-from nestmap.tuning.drawing import Drawn
+from nestmap.tuning.drawing import Drawn, Opened
 from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
-from nestmap.tuning.part_search import PartSearch, Solver
+from nestmap.tuning.part_search import PartSearch
 from nestmap.tuning.progress_share import progress_share
+from nestmap.tuning.sketch_subjects import PossibleSketch, Tuned
 from nestmap.tuning.sources import Refused, Source
 
 #: The fastest of each kernel together are tried where they are expected to be so much faster than
@@ -230,8 +230,8 @@ class SketchSearch:
         for number, part in enumerate(found):
             key = part.key
             if key not in self._parts:
-                ahead = source.ahead.part(number) if source.ahead and begun else None
-                self._parts[key] = self._part_search(form, part, number, len(found), ahead)
+                solve = begun.opener(number) if begun else None
+                self._parts[key] = self._part_search(form, part, number, len(found), solve)
             searches.append(self._parts[key])
         form.kernels = tuple(frozenset(k.name for k in part.kernels) for part in found)
         form.names = tuple(kernel.name for kernel in program.kernels)
@@ -239,7 +239,12 @@ class SketchSearch:
         return form.parts
 
     def _part_search(
-        self, form: _Form, part: KernelPart, number: int, of: int, solver: Solver | None
+        self,
+        form: _Form,
+        part: KernelPart,
+        number: int,
+        of: int,
+        solve: Callable[[Watch], Opened] | None,
     ) -> PartSearch:
         source = form.source
         alone = of == 1 and len(self._forms) == 1
@@ -248,7 +253,7 @@ class SketchSearch:
         known = [assignment for assignment, _, _ in source.history] if alone else []
         seed = derived_seed(self._seed, source.program_hash, len(known) if alone else number)
         cost = part.cost(self._device)
-        search = PartSearch(part.space, cost, seed, known, self._watch, solver)
+        search = PartSearch(part.space, cost, seed, known, self._watch, solve, part.idle)
         names = [name for name, _ in part.space.variables]
         search.begin_with({name: found[name] for name in names} for found in source.known)
         return search
@@ -259,7 +264,7 @@ class SketchSearch:
         source = trial.form.source
         whole: dict[Variable, int] = {}
         for drawn in trial.chosen:
-            whole |= drawn.point.assignment
+            whole |= drawn.assignment
         ordered = {variable: whole[variable] for variable, _ in source.space.variables}
         return Candidate(source.index, source.subject, source.program_hash, ordered)
 
@@ -314,10 +319,10 @@ def _kernel_times(
     return found
 
 
-def is_of_several(subject: Subject) -> bool:
+def is_of_several(subject: Tuned) -> bool:
     """Whether a subject is a combination of structures of a program's kernels, or of kernels that
     copy its views."""
-    scheduled = subject.scheduled
+    scheduled = None if isinstance(subject, PossibleSketch) else subject.scheduled
     return scheduled is not None and (
         len(scheduled.program.kernels) > 1
         or any(use.primitive == "copy_views" for use in scheduled.schedule.uses)

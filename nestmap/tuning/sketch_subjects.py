@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 from time import thread_time
@@ -23,7 +23,12 @@ from mapper.pipeline import (
     subject_of_scheduled,
 )
 from mapper.schedules.scheduled import Scheduled
-from mapper.schedules.sketches.derivation import AS_IS, Combination, Combinations
+from mapper.schedules.sketches.derivation import (
+    AS_IS,
+    Combination,
+    Combinations,
+    possible_names,
+)
 from mapper.schedules.sketches.draft import Sketch
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
@@ -63,8 +68,7 @@ def sketched_subjects(
     already) is left alone. InputError names sketches that there are not.
     """
     layer = subject.layer
-    rewritten = subject.scheduled is not None
-    if subject.program is None or rewritten or (layer and subject.variant != LAST_RESORT):
+    if subject.program is None or _is_left_alone(subject):
         if names:
             what = "a program with its schedule"
             if subject.program is None:
@@ -99,6 +103,75 @@ def sketched_subjects(
         for name, sketch in found
         if sketch is not None or name == AS_IS
     )
+
+
+def _is_left_alone(subject: Subject) -> bool:
+    """Whether a program is rewritten already: it has a schedule, or is a layer's own variant."""
+    is_variant = subject.layer is not None and subject.variant != LAST_RESORT
+    return subject.scheduled is not None or is_variant
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleSketch:
+    """A sketch that a program may have, known by its name: deriving it takes up to a second.
+
+    ``written`` is the program without a schedule, or a layer in its ``high-level`` form.
+    """
+
+    written: Subject
+    variant: str
+    device: DeviceProfile
+
+    @property
+    def label(self) -> str:
+        """Whose sketch it is."""
+        return self.written.label
+
+    @property
+    def layer(self) -> LayerSpec | None:
+        """The layer, where it is of one."""
+        return self.written.layer
+
+    def derive(self) -> Subject | None:
+        """The program under the sketch; None where that does not apply."""
+        program = self.written.require_program()
+        alone = Combinations(program, self.device, self.variant)
+        choice = alone.named(self.variant)
+        sketch = None if choice is None else alone.sketch(choice)
+        return None if sketch is None else _under(self.written, program, sketch)
+
+
+#: What is tuned, derived or not.
+Tuned = Subject | PossibleSketch
+
+
+def possible_subjects(subject: Subject, device: DeviceProfile) -> tuple[Tuned, ...]:
+    """As :func:`sketched_subjects` without names, where sketches of a program of one kernel are
+    not derived yet."""
+    program = subject.program
+    if program is None or _is_left_alone(subject):
+        return (subject,)
+    names = possible_names(program, device)
+    if names is None:
+        return sketched_subjects(subject, device)
+    kept = names[: MOST_SUBJECTS - 1]
+    return (*(PossibleSketch(subject, name, device) for name in kept), subject)
+
+
+def derived(subjects: Sequence[Tuned]) -> tuple[Subject, ...]:
+    """All of these, those that apply, each once."""
+    found: dict[Hashable, Subject] = {}
+    for one in subjects:
+        subject = one.derive() if isinstance(one, PossibleSketch) else one
+        if subject is not None:
+            found.setdefault(what_is_done(subject), subject)
+    return tuple(found.values())
+
+
+def what_is_done(subject: Subject) -> Hashable:
+    """The same for two subjects of one program whose kernels are the same, whatever their sketches
+    are called."""
+    return subject.variant if subject.scheduled is None else subject.scheduled.schedule.uses
 
 
 def _under(subject: Subject, program: Program, sketch: Sketch) -> Subject:
@@ -179,13 +252,9 @@ def layer_in(layer: LayerSpec, variant: str, device: DeviceProfile) -> Subject:
     if variant in VARIANTS:
         return subject_of_layer(layer, variant)
     subject = subject_of_layer(layer, LAST_RESORT)
-    program = subject.require_program()
     # The others are not derived, which takes seconds.
-    alone = Combinations(program, device, variant)
-    choice = alone.named(variant)
-    if choice is not None and (sketch := alone.sketch(choice)) is not None:
-        return _under(subject, program, sketch)
-    return in_variant(subject, variant, device)
+    found = PossibleSketch(subject, variant, device).derive()
+    return in_variant(subject, variant, device) if found is None else found
 
 
 def in_variant(subject: Subject, name: str, device: DeviceProfile) -> Subject:
@@ -195,10 +264,15 @@ def in_variant(subject: Subject, name: str, device: DeviceProfile) -> Subject:
     return sketched_subjects(subject, device, [name])[0]
 
 
-def promise_of(subject: Subject, place: int) -> float:
+def promise_of(subject: Tuned, place: int) -> float:
     """By how much the best of the subject at this place among those of a program is likely to be
     slower than the best of all."""
-    return _AS_IS_PROMISE if subject.scheduled is None else 1.0 + _EACH_LATER * place
+    return 1.0 + _EACH_LATER * place if is_sketch(subject) else _AS_IS_PROMISE
+
+
+def is_sketch(subject: Tuned) -> bool:
+    """Whether a program is under one of its sketches."""
+    return isinstance(subject, PossibleSketch) or subject.scheduled is not None
 
 
 def with_suits(subject: Subject, options: RuleOptions) -> RuleOptions:

@@ -27,10 +27,10 @@ from mapper.tuning_records import (
     same_layer,
     shipped_records,
 )
-from mapper.variants import VARIANTS
+from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.tuning.proposals.shorter_vectors import fitting
 from nestmap.tuning.record_files import device_folder
-from nestmap.tuning.sketch_subjects import promise_of
+from nestmap.tuning.sketch_subjects import Tuned, is_sketch, promise_of
 from nestmap.tuning.solved_ahead import SketchAhead
 from nestmap.tuning.sources import Source
 
@@ -105,11 +105,11 @@ def _promises_of_kind(facts: Mapping[str, str]) -> dict[str, float]:
 
 
 def source_of(
-    subject: Subject,
-    space: Space | Callable[[], Space],
+    subject: Tuned,
+    space: Space | Callable[[Subject], Space],
     profile: DeviceProfile,
     facts: Mapping[str, str],
-    program_hash: str,
+    program_hash: str = "",
     *,
     index: int = 0,
     history: Sequence[tuple[Mapping[Variable, int], Outcome, int]] = (),
@@ -117,19 +117,24 @@ def source_of(
     ahead: SketchAhead | None = None,
 ) -> Source:
     """A subject with all that its search starts from on a device. ``own`` are records of the user's
-    beside the shipped ones; ``ahead`` solves a sketch aside."""
+    beside the shipped ones; ``ahead`` derives and solves a sketch aside."""
     layer, own = subject.layer, tuple(own)
     source = partial(
         Source, index, subject, space, program_hash, history=tuple(history), ahead=ahead
     )
     if layer is None:
         return source(promise=promise_of(subject, index))
-    known = partial(_known, subject, profile, facts, own)
-    if subject.scheduled is not None:
-        return source(known=known, promise=_LIKELY)
+
+    def known(derived: Subject, its: Space) -> tuple[Mapping[Variable, int], ...]:
+        return _known(derived, profile, facts, own, its)
+
+    if is_sketch(subject) or subject.variant == LAST_RESORT:
+        if subject.variant in {r.variant for r in records_of((*own, *records_for(facts)), layer)}:
+            return source(known=known, promise=_LIKELY, has_record=True)
+        return source(promise=promise_of(subject, index))
     return source(
         known=known,
-        hints=_hints(subject, facts, own),
+        hints=_hints(layer, subject.variant, facts, own),
         promise=promises_on(facts, layer).get(subject.variant, 1.0),
         family=family_of(facts),
     )
@@ -152,12 +157,11 @@ def _known(
 
 
 def _hints(
-    subject: Subject, facts: Mapping[str, str], own: Iterable[TuningRecord]
+    layer: LayerSpec, variant: str, facts: Mapping[str, str], own: Iterable[TuningRecord]
 ) -> tuple[Mapping[str, int], ...]:
     """Tuning parameters of layers like this one in this variant, those of the likest first."""
-    assert subject.layer is not None
     found: dict[tuple[tuple[str, int], ...], None] = {}
-    for record in _like(facts, subject.layer, own, subject.variant):
+    for record in _like(facts, layer, own, variant):
         sizes = record.choices.get("local_sizes", {})
         line = next((int(size[0]) for size in sizes.values()), 1) if len(sizes) == 1 else 1
         values = {**record.choices.get("parameters", {}), LINE: line}
@@ -217,6 +221,11 @@ def records_for(facts: Mapping[str, str]) -> tuple[TuningRecord, ...]:
         return ()
     devices = [name for name in record_devices() if (name == _OF_PROCESSORS) == processor]
     return tuple(record for name in devices for record in shipped_records(name))
+
+
+def is_gpu(facts: Mapping[str, str]) -> bool:
+    """Whether a device is a GPU with memory of its own."""
+    return facts.get("device.kind") == "gpu" and not _is_mali(facts)
 
 
 def _is_mali(facts: Mapping[str, str]) -> bool:

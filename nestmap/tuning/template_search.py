@@ -11,13 +11,13 @@ from collections.abc import Callable
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError, NestmapError
 from mapper.measurement import Outcome, Timed
-from mapper.pipeline import Subject
 from mapper.rewrites.catalogue import CHAINS
 from mapper.search.goal import Goal
 from mapper.solver.limits import Watch
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import MOST_TOO_LARGE, Candidate, fits
 from nestmap.tuning.proposals.blocked_proposals import Assignment, BlockedProposals
+from nestmap.tuning.sketch_subjects import Tuned
 from nestmap.tuning.sources import Refused, Source
 
 #: Candidates of a family for each variant, for searches that do not draw tiles.
@@ -27,7 +27,7 @@ _FIRST_SEED = 0
 _AHEAD = 2
 
 
-def is_template(subject: Subject) -> bool:
+def is_template(subject: Tuned) -> bool:
     """Whether a subject is a layer in a variant of the template."""
     return subject.layer is not None and subject.variant in CHAINS
 

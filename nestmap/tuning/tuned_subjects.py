@@ -1,23 +1,24 @@
-"""What is tuned where nobody says more: a layer in its variants, a program under its sketches.
+"""What is tuned where nobody says more: a program under its sketches.
 
-A layer is a program too, and what there are records of under its sketches is tuned first. Its other
-sketches are tuned where they are named: from nothing they are slower to search than the template's
-variants (docs/decisions/0026).
+A layer is a program too; on a GPU it is tuned like one, beginning with what there are records of.
+On a processor its default are still the variants of the template, behind sketches with records
+(docs/decisions/0026).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 
 from mapper.device_profile import DeviceProfile
-from mapper.errors import InputError
-from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject
 from mapper.tuning_records import TuningRecord, records_of
-from mapper.variants import VARIANTS
-from nestmap.tuning.sketch_subjects import layer_in, sketched_subjects
-from nestmap.tuning.starting_points import records_for, tuned_variants
+from nestmap.tuning.sketch_subjects import (
+    Tuned,
+    layer_in,
+    possible_subjects,
+    sketched_subjects,
+)
+from nestmap.tuning.starting_points import is_gpu, records_for, tuned_variants
 
 
 def tuned_subjects(
@@ -26,30 +27,27 @@ def tuned_subjects(
     facts: Mapping[str, str],
     device: DeviceProfile,
     own: Iterable[TuningRecord] = (),
-) -> tuple[Subject, ...]:
+) -> tuple[Tuned, ...]:
     """A layer or program in these variants or sketches, without any in those that are tuned on a
-    device of these facts, most promising first. ``own`` are the user's records.
+    device of these facts, most promising first; then sketches may not be derived yet. ``own`` are
+    the user's records.
 
     InputError names what there is not.
     """
     layer = first.layer
     if layer is None:
+        if not names:
+            return possible_subjects(first, device)
         return sketched_subjects(first, device, names)
     if names:
         return tuple(layer_in(layer, name, device) for name in dict.fromkeys(names))
-    template = (layer_in(layer, name, device) for name in tuned_variants(facts, layer))
-    return (*_recorded(layer, facts, device, own), *template)
-
-
-def _recorded(
-    layer: LayerSpec,
-    facts: Mapping[str, str],
-    device: DeviceProfile,
-    own: Iterable[TuningRecord],
-) -> Iterator[Subject]:
-    """A layer under the sketches that there are records of it under, fastest first; sketches of
-    another release are left out."""
-    found = sorted(records_of((*own, *records_for(facts)), layer), key=lambda r: r.time_ms)
-    for name in dict.fromkeys(r.variant for r in found if r.variant not in VARIANTS):
-        with suppress(InputError):
-            yield layer_in(layer, name, device)
+    sketches = {s.variant: s for s in possible_subjects(first, device)}
+    template = tuned_variants(facts, layer)
+    records = sorted(records_of((*own, *records_for(facts)), layer), key=lambda r: r.time_ms)
+    # Sketches of another release are left out.
+    names = [r.variant for r in records if r.variant in sketches or r.variant in template]
+    usual = sketches if is_gpu(facts) else template
+    return tuple(
+        sketches[name] if name in sketches else layer_in(layer, name, device)
+        for name in dict.fromkeys((*names, *usual))
+    )

@@ -55,7 +55,7 @@ class Tuner:
     ) -> None:
         self._most_bytes = most_bytes
         self.sources = tuple(sources)
-        self.tally = Tally(tuple(s.subject.variant or s.subject.label for s in sources))
+        self.tally = Tally(tuple(source.name for source in sources))
         self.exhausted = False
         self._known: dict[tuple[int, str], Outcome] = {}
         self._notes: queue.SimpleQueue[Trial] = queue.SimpleQueue()

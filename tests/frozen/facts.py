@@ -268,8 +268,8 @@ def _tuned(device: str, layer: LayerSpec, seed: int) -> list[str]:
     facts, profile = _TUNED[device], load_profile(device)
     sources = [
         source_of(
-            subject_of_layer(layer, variant), partial(space_of, layer, variant, device), profile,
-            facts, variant, index=index,
+            subject_of_layer(layer, variant), lambda _, v=variant: space_of(layer, v, device),
+            profile, facts, variant, index=index,
         )
         for index, variant in enumerate(tuned_variants(facts, layer))
     ]  # fmt: skip

@@ -61,6 +61,31 @@ def sketches_of(program: Program, device: DeviceProfile) -> tuple[Sketch, ...]:
     return tuple(each_sketch(program, device))
 
 
+def possible_names(program: Program, device: DeviceProfile) -> tuple[str, ...] | None:
+    """Names of the sketches that a program of one kernel may have, best first, found without
+    deriving any: some will not apply, or be another one over again.
+
+    None of several kernels, those that copy views among them: these are combined.
+    """
+    base = _base(program)
+    first, *others = base.program.kernels
+    if others:
+        return None
+    start = _prepared(base, first.name)
+    if start is None:
+        return ()
+    several = enumerate(structures(start[1], device))
+    return tuple(_shortened(structure.name, place) for place, structure in several)
+
+
+def _base(program: Program) -> Draft:
+    """What all schedules of a program begin with: named steps and copies of views."""
+    base = Draft(with_named_steps(program))
+    for kernel in program.kernels:
+        base = without_views(base, kernel.name)
+    return base
+
+
 #: Of each kernel that has structures, in order, which of them.
 Combination = tuple[int, ...]
 #: A structure's name and reason, and what comes of it.
@@ -79,10 +104,7 @@ class Combinations:
 
     def __init__(self, program: Program, device: DeviceProfile, only: str | None = None) -> None:
         self._device = device
-        # As a schedule begins, too.
-        base = Draft(with_named_steps(program))
-        for kernel in program.kernels:
-            base = without_views(base, kernel.name)
+        base = _base(program)
         self._several = len(base.program.kernels) > 1
         self._begun: dict[Combination, _Done | None] = {}
         self._base = base

@@ -8,6 +8,7 @@ sixteen values is looked at 4,096 times, however many variables there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from mapper.constraint_rules.predicate import (
     Compare,
     FloorDiv,
     IntConst,
+    IntTerm,
     LocalSizeVariable,
     Maximum,
     Member,
@@ -46,6 +48,7 @@ MOST_COMBINATIONS = 1 << 16
 # The values (one for all combinations, or an array), the variables they depend on as a bit
 # mask, and the least and the largest of them; truths are 0 and 1.
 Value = tuple[Any, int, int, int]
+_NO_TERMS: Mapping[Variable, IntTerm] = MappingProxyType({})
 _FALSE: Value = (False, 0, 0, 0)
 _TRUE: Value = (True, 0, 1, 1)
 
@@ -55,7 +58,8 @@ class TooManyCombinationsError(Exception):
 
 
 class Grid:
-    """Axes for variables; ``places`` are theirs, ``fixed`` the variables that have one value.
+    """Axes for variables; ``places`` are theirs, ``fixed`` the variables that have one value, and
+    ``terms`` give those that follow from others.
 
     ``parts`` counts the parts of predicates that were looked at.
     """
@@ -65,8 +69,10 @@ class Grid:
         domains: Sequence[tuple[int, ...]],
         places: Mapping[Variable, int],
         fixed: Mapping[Variable, int],
+        terms: Mapping[Variable, IntTerm] = _NO_TERMS,
     ) -> None:
         self.parts = 0
+        self._terms = terms
         self._domains = domains
         self._places = places
         self._fixed = fixed
@@ -119,6 +125,9 @@ class Grid:
         return known
 
     def _found(self, variable: Variable) -> Value:
+        term = self._terms.get(variable)
+        if term is not None:
+            return _LOOK[type(term)](self, term)
         place = self._places.get(variable)
         if place is None:
             value = self._fixed[variable]
@@ -137,6 +146,11 @@ class Grid:
         return values.reshape(shape)
 
     def _member(self, part: Member) -> Value:
+        if part.variable in self._terms:
+            value, scope, low, high = self.variable(part.variable)
+            if low == high:
+                return _TRUE if low in part.values else _FALSE
+            return np.isin(value, list(part.values)), scope, 0, 1
         place = self._places.get(part.variable)
         if place is None:
             return _TRUE if self._fixed[part.variable] in part.values else _FALSE

@@ -30,6 +30,9 @@ _WORK = 1 << 27
 _WIDE_WORK = 64
 
 
+# Of so many extensions one may become an arc, where arcs are limited.
+_LOOKED_AT = 16
+
 # Source, value and target of an arc, and the keys by which it is grouped; and how much more than
 # a pointer one of Python's integers takes.
 _ARC_BYTES = 64
@@ -65,7 +68,8 @@ def sweep(
 ) -> list[Layer]:
     """The layers of all assignments for which every root holds, dead ends included.
 
-    TooManyArcsError if there would be more than ``most_arcs``.
+    TooManyArcsError if there would be more than ``most_arcs``, or if many times as many had to be
+    looked at for one level.
     """
     wide = any(node.wide for node in graph.nodes)
     steps = _plan(graph, roots, len(domains))
@@ -76,6 +80,8 @@ def sweep(
     held = 0
     for level, (domain, step) in enumerate(zip(domains, steps, strict=True)):
         watch.tick(level / len(domains))
+        if most_arcs is not None and states * len(domain) > _LOOKED_AT * most_arcs:
+            raise TooManyArcsError
         values = np.array(domain, dtype=object if wide else np.int64)
         # Where a constraint is settled its operands are filled with zeros, even divisors.
         with np.errstate(divide="ignore", over="ignore"):

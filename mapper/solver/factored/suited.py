@@ -10,8 +10,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice, product
 from random import Random
@@ -45,22 +44,17 @@ _KEPT = 64
 _LISTED = 1 << 12
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A solution; ``values`` are its parameters and sizes, and which class of codes it is in."""
-
-    assignment: Mapping[Variable, int]
-    values: Mapping[Variable, int]
-
-
 class SuitedSpace:
     """The solutions of a space of codes, parameters and sizes.
 
     NotBooleanError where constraints mix codes and arithmetic in a way that is not taken apart,
-    LimitError where too many codes are open.
+    LimitError where too many codes are open, and TooManyArcsError where the diagram of the values
+    has more than ``most_arcs``, if that is said.
     """
 
-    def __init__(self, space: Space, watch: Watch | None = None) -> None:
+    def __init__(
+        self, space: Space, watch: Watch | None = None, most_arcs: int | None = None
+    ) -> None:
         self.counted = 0
         self._watch = watch or Watch()
         self._names = [variable for variable, _ in space.variables]
@@ -82,10 +76,10 @@ class SuitedSpace:
             loose += always
         self._domains = {v: domain for v, domain in domains.items() if v not in set(codes)}
         self._classes = [ParameterVariable(f"\0class {k}") for k in range(len(self._blocks))]
-        self._values = self._factored(loose)
+        self._values = self._factored(loose, most_arcs)
         self._recent: OrderedDict[Choice, Counts] = OrderedDict()
 
-    def _factored(self, loose: Sequence[Predicate]) -> FactoredValues:
+    def _factored(self, loose: Sequence[Predicate], most_arcs: int | None) -> FactoredValues:
         entries = list(self._domains.items())
         predicates = list(loose)
         weights: dict[Variable, np.ndarray] = {}
@@ -96,7 +90,12 @@ class SuitedSpace:
             predicates += _class_demands(name, block)
         sizes = [name for name in self._domains if isinstance(name, LocalSizeVariable)]
         return FactoredValues(
-            entries, predicates, self._watch, weights=weights, last=[*self._classes, *sizes]
+            entries,
+            predicates,
+            self._watch,
+            weights=weights,
+            last=[*self._classes, *sizes],
+            most_arcs=most_arcs,
         )
 
     @property
@@ -184,51 +183,6 @@ class SuitedSpace:
             chosen = block.draw(block.classes[values[name]], 1, random)
             found |= {code: int(column[0]) for code, column in chosen.items()}
         return {name: found[name] for name in self._names}
-
-    # Going from solution to solution
-
-    def draw_point(self, random: Random) -> Point | None:
-        """As :meth:`draw_joint`, to be gone on from."""
-        total = self.count_joint()
-        if not total:
-            return None
-        values = self._values.at_rank(random.randrange(total))
-        return Point(self._with_codes(values, random), values)
-
-    def point_of(self, assignment: Mapping[Variable, int]) -> Point | None:
-        """A solution of a space within this one, to be gone on from; None where its codes are too
-        many to be looked for."""
-        values = {name: assignment[name] for name in self._domains}
-        for name, block in zip(self._classes, self._blocks, strict=True):
-            codes = {code: assignment[code] for code in block.codes}
-            if sum(one.paths for one in block.classes) > _LISTED:
-                return None
-            mine = (k for k, one in enumerate(block.classes) if codes in block.all_of(one))
-            place = next(mine, None)
-            if place is None:
-                return None
-            values[name] = place
-        return Point(assignment, values)
-
-    @property
-    def steps(self) -> tuple[Variable, ...]:
-        """What :meth:`near` may free: all that has several values of its own, and classes of codes
-        (parameters whose names no program has)."""
-        return () if self._impossible else self._values.decided
-
-    def near(self, point: Point, freed: Collection[Variable], random: Random) -> Point | None:
-        """A random solution that has the point's values but of what is freed (codes stay where
-        their classes do); None where there is no other."""
-        kept = {v: point.values[v] for v in self._values.decided if v not in freed}
-        counts = self._values.counts(kept)
-        if counts.total < 2:
-            return None
-        values = self._values.at_rank(random.randrange(counts.total), counts)
-        drawn = self._with_codes(values, random)
-        for name, block in zip(self._classes, self._blocks, strict=True):
-            if values[name] == point.values[name] and name not in freed:
-                drawn |= {code: point.assignment[code] for code in block.codes}
-        return Point(drawn, values)
 
     def mappings(self) -> Iterator[dict[Variable, int]]:
         """Every mapping once: its codes."""

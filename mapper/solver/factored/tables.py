@@ -24,7 +24,7 @@ from mapper.solver.space import Domain
 
 Array = NDArray[Any]
 #: Two groups become one where they have at most so many combinations.
-MOST_JOINED = 1 << 14
+MOST_JOINED = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)

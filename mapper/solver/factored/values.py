@@ -50,7 +50,7 @@ class FactoredValues:
 
     ``weights``: for how many solutions each value of a variable counts, in the order of its
     domain. ``last`` are variables that are decided after all others, so that what depends on
-    them is a few truths until then.
+    them is a few truths until then. TooManyArcsError beyond ``most_arcs`` in the diagram.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class FactoredValues:
         *,
         weights: Mapping[Variable, Array] = _NO_WAYS,
         last: Collection[Variable] = (),
+        most_arcs: int | None = None,
     ) -> None:
         self.watch = watch
         domains = dict(entries)
@@ -89,7 +90,7 @@ class FactoredValues:
 
         self.groups = tuple(sorted(couplings.signatures, key=when))
         self._levels = [place for place, one in enumerate(self.groups) if one.number > 1]
-        self._layers = self._swept(couplings)
+        self._layers = self._swept(couplings, most_arcs)
         self._counts = self.counts({})
 
     def _scope(self, predicate: Predicate) -> frozenset[Variable]:
@@ -100,7 +101,7 @@ class FactoredValues:
             found |= variables(follows[name]) if name in follows else {name}
         return frozenset(found)
 
-    def _swept(self, couplings: Couplings) -> list[Layer]:
+    def _swept(self, couplings: Couplings, most_arcs: int | None) -> list[Layer]:
         if self._impossible or any(not one.table.rows for one in self.groups):
             self._impossible = True
             return []
@@ -113,7 +114,7 @@ class FactoredValues:
             self._impossible = True
             return []
         domains = [tuple(range(one.number)) for one in levels]
-        layers = sweep(graph, roots, domains, self.watch)
+        layers = sweep(graph, roots, domains, self.watch, most_arcs)
         self._impossible = bool(layers) and not layers[-1].next_states
         return Diagram(layers, graph.order[: len(layers)], {}).layers if layers else []
 
@@ -121,11 +122,6 @@ class FactoredValues:
     def count(self) -> int:
         """The number of solutions, exact."""
         return self._counts.total
-
-    @property
-    def decided(self) -> tuple[Variable, ...]:
-        """The variables that follow from no others and have several values."""
-        return tuple(name for one in self.groups for name in one.table.columns)
 
     def counts(self, only: Mapping[Variable, int]) -> Counts:
         """As :attr:`count`, of the solutions in which some variables have these values."""

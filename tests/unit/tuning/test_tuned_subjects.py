@@ -23,7 +23,7 @@ from nestmap.cli import app
 from nestmap.stated import NOTHING_STATED
 from nestmap.tuning import part_search
 from nestmap.tuning.run import Budget, tune
-from nestmap.tuning.sketch_subjects import as_written, layer_in, with_suits
+from nestmap.tuning.sketch_subjects import as_written, layer_in, possible_subjects, with_suits
 from nestmap.tuning.starting_points import source_of, tuned_variants
 from nestmap.tuning.store_records import records_of_store
 from nestmap.tuning.tuned_subjects import tuned_subjects
@@ -40,23 +40,29 @@ VGG = layer_of_name("vgg16/7")
 SKETCH = "tile-filter"
 
 
-@pytest.mark.parametrize(("facts", "device"), [(CPU, POCL), (GPU, H200)])
-def test_sketches_that_a_layer_has_records_under_come_first(
-    facts: dict[str, str], device: DeviceProfile
+@pytest.mark.parametrize(
+    ("facts", "device", "first"),
+    [
+        (CPU, POCL, ["blocks-filter", SKETCH]),
+        (GPU, H200, ["tiled-slices", "blocks-filter", "blocks-local-filter", SKETCH]),
+    ],
+)
+def test_what_a_layer_has_records_of_comes_first(
+    facts: dict[str, str], device: DeviceProfile, first: list[str]
 ) -> None:
     own = (
         record(variant=SKETCH, time_ms=2.0),
         record(variant="blocks-filter", time_ms=1.0),
+        record(variant="blocks-local-filter", time_ms=1.5),
         record(variant="of-another-release", time_ms=0.2),
         record(variant="tiled-slices", time_ms=0.1),
         record(variant="blocks-packed-filter", time_ms=0.5, layer=VGG),
     )
-    subjects = tuned_subjects(FIRST, None, facts, device, own)
-    assert [s.variant for s in subjects[:2]] == ["blocks-filter", SKETCH]
-    assert [s.variant for s in subjects[2:]] == list(tuned_variants(facts, SMALL))
-    for subject in subjects[:2]:
-        assert subject.scheduled is not None
-        assert (subject.layer, subject.label) == (SMALL, SMALL.name)
+    names = [s.variant for s in tuned_subjects(FIRST, None, facts, device, own)]
+    assert names[: len(first)] == first
+    others = possible_subjects(FIRST, device) if facts is GPU else ()
+    usual = [s.variant for s in others] or tuned_variants(facts, SMALL)
+    assert names[len(first) :] == [name for name in usual if name not in first]
 
 
 def test_variants_and_sketches_are_asked_for_by_name() -> None:
@@ -141,7 +147,7 @@ def test_what_is_recorded_under_a_sketch_is_tried_before_anything_is_solved(
     def solved(*_: object) -> SuitedSpace:
         raise AssertionError("a space is solved")
 
-    monkeypatch.setattr(part_search, "SuitedSpace", solved)
+    monkeypatch.setattr(part_search, "solved", solved)
     (first,) = Tuner(sources, POCL).ask()
     assert first.subject.variant == SKETCH
     assert assignment_to_json(first.assignment) == choices

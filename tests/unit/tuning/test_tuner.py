@@ -21,7 +21,7 @@ from mapper.constraint_rules.predicate import Variable
 from mapper.constraint_rules.rule import Mode
 from mapper.host_plan import HostPlan
 from mapper.measurement import CompileError, Outcome, Timeout
-from mapper.pipeline import Subject, derive_space
+from mapper.pipeline import derive_space
 from mapper.solver.space import Space
 from nestmap.tuning import proposer, run
 from nestmap.tuning.candidates import Candidate
@@ -173,15 +173,15 @@ def test_a_generating_process_that_is_ended_loses_no_candidate(
     begun: list[GeneratingProcesses] = []
 
     class Ended(GeneratingProcesses):
-        def __init__(self, subjects: Sequence[Subject], processes: int) -> None:
-            super().__init__(subjects, processes)
+        def __init__(self, processes: int) -> None:
+            super().__init__(processes)
             begun.append(self)
             while not self.is_ready:
                 time.sleep(0.01)
 
         def submit(
             self,
-            job: tuple[int, Mapping[Variable, int]],
+            job: tuple[bytes, Mapping[Variable, int]],
             done: Callable[[HostPlan | Exception | None], None],
         ) -> None:
             super().submit(job, done)
@@ -209,10 +209,11 @@ def test_generating_processes_end_within_a_result_and_keep_no_interpreter() -> N
         from nestmap.tuning import generating
         from tests.unit.tuning.test_tuner import Heavy
         if __name__ == "__main__":
-            processes = generating.GeneratingProcesses((Heavy(),), 2)
+            processes = generating.GeneratingProcesses(2)
+            heavy = generating.written(Heavy())
             came = []
             for _ in range(100):
-                processes.submit((0, {}), came.append)
+                processes.submit((heavy, {}), came.append)
             while not came:
                 time.sleep(0.01)
             time.sleep(0.05)
