@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -19,7 +21,7 @@ from mapper.ast_model.index_expr import (
     the_symbol,
 )
 from mapper.ast_model.loop_nest import Buffer, Guard, Guarded, Load, Role
-from mapper.ast_model.nodes import Let, Map, Node, Reduce, Ref
+from mapper.ast_model.nodes import Let, Map, Node, Program, Reduce, Ref
 from mapper.ast_model.specialise import specialise, substitute_node, substitute_type
 from mapper.ast_model.types import ArrayType, Memory, ScalarType, TupleType, Type
 from mapper.ast_model.views import ArrayView, ScalarView, TupleView, View
@@ -114,8 +116,28 @@ def _length(site: Site, argument: Node) -> Expr:
     return type_.length
 
 
-def accesses(chain: Chain) -> list[Access | None]:
+class _Recent(threading.local):
+    """What was asked for last: steps of a schedule ask for the same, one after the other."""
+
+    def __init__(self) -> None:
+        self.found: deque[tuple[Program, Node, int, tuple[Access | None, ...]]] = deque(maxlen=8)
+
+
+_RECENT = _Recent()
+
+
+def accesses(chain: Chain) -> tuple[Access | None, ...]:
     """Of every array of scalars in the loop's element, in order: None if it has no one place."""
+    site = chain.loops[0]
+    for program, node, depth, found in _RECENT.found:
+        if program is site.program and node is site.node and depth == chain.depth:
+            return found
+    found = tuple(_accesses(chain))
+    _RECENT.found.append((site.program, site.node, chain.depth, found))
+    return found
+
+
+def _accesses(chain: Chain) -> Iterator[Access | None]:
     site = chain.loops[0]
     # Parameters that may be 0 are known to be so while indices are simplified.
     zeros = {p.name: parameter_symbol(p.name) for p in site.program.parameters if 0 in p.values}
@@ -131,8 +153,8 @@ def accesses(chain: Chain) -> list[Access | None]:
         outer.append(the_symbol(variable))
         view = view.at(variable)
     sizes = dict(program.sizes)
-    scalars = _scalars(view, (), sizes)
-    return [_access(scalar, tuple(outer), inner, sizes) for scalar, inner in scalars]
+    for scalar, inner in _scalars(view, (), sizes):
+        yield _access(scalar, tuple(outer), inner, sizes)
 
 
 def _scalars(

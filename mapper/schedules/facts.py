@@ -16,6 +16,8 @@ from mapper.ast_model.nodes import (
     AsVector,
     Call,
     Fill,
+    Get,
+    Layout,
     Let,
     Map,
     Node,
@@ -98,6 +100,23 @@ def _found(node: Node) -> Facts:
     if isinstance(node, Ref):
         made = Facts(
             node, True, frozenset((node.name,)), _NOTHING, 0, _NOTHING, 0, _NOTHING, 0, 1, 1, False
+        )
+    elif isinstance(node, Layout | Get):
+        # Most nodes are: it is what its argument is, but for its size.
+        its = _found(node.argument)
+        made = Facts(
+            node,
+            its.is_view,
+            its.free,
+            its.bound,
+            its.bindings,
+            its.computing,
+            its.computing_maps,
+            its.layouts,
+            its.layout_maps,
+            its.size + 1,
+            its.depth + 1,
+            its.is_wordy or any(map(expression_is_too_large, _sizes(node))),
         )
     else:
         parts = [(field, _found(child)) for field, child in children(node)]

@@ -46,7 +46,7 @@ class ReduceSite:
 def find_map(primitive: str, program: Program, map_id: MapId) -> MapSite:
     """The computing map of this id; NotApplicable if there is none."""
     ids: list[str] = []
-    for site in sites(program, lambda node: isinstance(node, Map)):
+    for site in sites(program, lambda node: isinstance(node, Map), views=False):
         node = site.node
         assert isinstance(node, Map)
         if is_view(node.body):
@@ -62,7 +62,7 @@ def find_map(primitive: str, program: Program, map_id: MapId) -> MapSite:
 
 def find_reduce(primitive: str, program: Program, name: str) -> ReduceSite:
     """The reduce whose step has this name, or the only one whose step's name says it."""
-    found = list(sites(program, lambda node: isinstance(node, Reduce)))
+    found = list(sites(program, lambda node: isinstance(node, Reduce), views=False))
     exact = [s for s in found if _step(s.node) == name]
     wanted = exact or [s for s in found if said_name(_step(s.node)) == name]
     names = ", ".join(_step(s.node) for s in found[:MAX_LISTED])
@@ -80,8 +80,9 @@ def find_reduce(primitive: str, program: Program, name: str) -> ReduceSite:
 
 def find_loop(primitive: str, program: Program, name: MapId) -> MapSite | ReduceSite:
     """The map or the reduce of this name; a map where both have it."""
-    for site in sites(program, lambda node: isinstance(node, Map) and not is_view(node.body)):
-        if isinstance(site.node, Map) and same_id(site.node.id, name):
+    for site in sites(program, lambda node: isinstance(node, Map), views=False):
+        node = site.node
+        if isinstance(node, Map) and same_id(node.id, name) and not is_view(node.body):
             return find_map(primitive, program, name)
     return find_reduce(primitive, program, str(name))
 

@@ -183,12 +183,17 @@ _Way = tuple[Node, str, "_Way"] | None
 """The last step of a path, and the path before."""
 
 
-def sites(program: Program, wanted: Callable[[Node], bool]) -> Iterator[Site]:
-    """Every node of this kind, kernels in order, outer nodes first."""
+def sites(
+    program: Program, wanted: Callable[[Node], bool], *, views: bool = True
+) -> Iterator[Site]:
+    """Every node of this kind, kernels in order, outer nodes first; without ``views`` none that
+    only changes the layout, nor what is in it."""
     for kernel in program.kernels:
         stack: list[tuple[_Way, Node]] = [(None, kernel.body)]
         while stack:
             way, node = stack.pop()
+            if not views and is_view(node):
+                continue
             if wanted(node):
                 yield Site(program, kernel, _path(way), node)
             inner = [((node, field, way), child) for field, child in children(node)]

@@ -137,7 +137,6 @@ def tune(
     from mapper.constraint_rules.rule import Mode
     from nestmap.stated import refuse_meaningless, stated
     from nestmap.subjects import load_subject
-    from nestmap.tuning.processes import warm_up
     from worker.devices.names import is_null
 
     began = time.monotonic()
@@ -199,9 +198,8 @@ def tune(
         option = "--stand-in" if stand_in else "--detach"
         raise InputError(Problem(option, "is for a service", "", "with --url"))
     spec = device or "host"
-    # What the device and the processes beside it load, they load while this one does.
-    warm_up()
     with ExitStack() as stack:
+        # What the device and the processes beside it load, they load while this one does.
         opened = stack.enter_context(_open_device(spec))
         from rich.console import Console
 

@@ -94,10 +94,10 @@ class Drawing:
             if len(self.keys) >= known + count:
                 break
 
-    def open(self, opened: Opened) -> None:
-        """What a search begins with: random solutions, and changes of the cheapest, again and
-        again."""
-        self.draw(opened.space, DRAWS)
+    def open(self, opened: Opened, draws: int = DRAWS) -> None:
+        """What a search begins with: so many random solutions, and changes of the cheapest, again
+        and again."""
+        self.draw(opened.space, draws)
         for _ in range(_ROUNDS):
             for drawn in nsmallest(_CHEAPEST, self.pool, key=lambda d: (d.cost_ms, d.key)):
                 self.change(opened.neighbours, drawn.assignment, _CHILDREN)

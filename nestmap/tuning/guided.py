@@ -185,6 +185,7 @@ class GuidedStrategy:
         self._search_of = search_of
         self._searches: dict[int, Search | None] = {}
         self._watch = watch
+        self._refused = refused
         self._standings = [Standing.of(own) for own in self._sources]
         self._seeks_front = isinstance(goal, Front)
         self._turn = 0
@@ -255,6 +256,8 @@ class GuidedStrategy:
 
     def _begun(self, own: Sequence[Source]) -> Search | None:
         if not own[0].exists:
+            if (refusal := own[0].refusal) is not None:
+                self._refused(own[0], refusal)
             return None
         done = [what_is_done(source.subject) for source in own if source.is_sketch]
         if done and self._done.issuperset(done):

@@ -20,7 +20,7 @@ from mapper.errors import UnsatisfiableError
 from mapper.solver.factored.neighbours import Neighbours
 from mapper.solver.limits import DEFAULT_LIMITS, Watch
 from mapper.solver.space import Space
-from nestmap.tuning.drawing import Drawing, Drawn, Key, Opened, cheapest_ms, solved
+from nestmap.tuning.drawing import Drawing, Drawn, Key, Opened, solved
 from nestmap.tuning.progress_share import progress_share
 
 #: Random solutions that each batch adds, and changed ones; of all no more are kept.
@@ -31,7 +31,7 @@ _KEPT = 256
 _BARREN_DRAWS = 8
 #: The fastest, which are changed.
 _FASTEST = 4
-#: Solutions that say what a space is worth, before any is tried.
+#: Random solutions that a search begins with which draws them itself.
 _LOOKED_AT = 64
 #: Candidates that are chosen at once, the last by chance of the cheapest quarter.
 _BATCH = 4
@@ -112,9 +112,8 @@ class PartSearch:
     def expected_ms(self) -> float:
         """What the fastest of some solutions is expected to take by its cost, before any was
         timed; infinite where there is none."""
-        found = self._solutions()
-        known = [drawn.cost_ms for drawn in found.drawn]
-        return min(known) if known else cheapest_ms(found.space, self._cost, _LOOKED_AT)
+        self._begin()
+        return min((drawn.cost_ms for drawn in self._drawing.pool), default=inf)
 
     def promised_ms(self, factor: float, of_all: int) -> float:
         """The time that it may be brought to in the end, with ``of_all`` candidates tried of the
@@ -193,17 +192,12 @@ class PartSearch:
     def _fill(self) -> None:
         """Draw some more, if there are more."""
         drawing = self._drawing
+        found = self._begin()
         if drawing.pool and self.latest is None:
             return
-        found = self._solutions()
         self._limits.started = thread_time()
         for _ in range(_BARREN_DRAWS):
-            if self.latest is None:
-                drawing.take(found.drawn)
-                if not drawing.pool:
-                    drawing.open(found)
-            else:
-                drawing.draw(found.space, _DRAWN, self.calibration or 1.0)
+            drawing.draw(found.space, _DRAWN, self.calibration or 1.0)
             self._change(found.neighbours)
             if drawing.pool:
                 return
@@ -212,10 +206,15 @@ class PartSearch:
         cancelled = self._watch().cancelled
         return cancelled is not None and cancelled()
 
-    def _solutions(self) -> Opened:
+    def _begin(self) -> Opened:
+        """The space, solved, and solutions to begin with."""
         if self._solved is None:
             self._limits.started = thread_time()
-            self._solved = self._solve(self._limits)
+            self._solved = found = self._solve(self._limits)
+            if found.space.count_joint():
+                self._drawing.take(found.drawn)
+                if not found.drawn:
+                    self._drawing.open(found, _LOOKED_AT)
         if not self._solved.space.count_joint():
             raise UnsatisfiableError("no mapping of the sketch suits the device")
         return self._solved

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from mapper.constraint_rules.predicate import Variable
-from mapper.errors import InputError, NestmapError, Problem
+from mapper.errors import InputError, LimitError, NestmapError, Problem, UnsatisfiableError
 from mapper.measurement import Outcome
 from mapper.pipeline import Subject
 from mapper.rewrites.families import Family
@@ -52,6 +52,7 @@ class Source:
         self.family = family
         self.ahead = ahead
         self.has_record = has_record
+        self.refusal: NestmapError | None = None
         self._program_hash = program_hash
         self._space = space
         self._known = known
@@ -68,7 +69,8 @@ class Source:
 
     @property
     def exists(self) -> bool:
-        """Whether there is the subject: a sketch that its program may have may not apply."""
+        """Whether there is the subject: a sketch that its program may have may not apply, or be too
+        large (:attr:`refusal`)."""
         return self._derived is not None
 
     @property
@@ -82,9 +84,13 @@ class Source:
     def _derived(self) -> Subject | None:
         if not isinstance(self.tuned, PossibleSketch):
             return self.tuned
-        if self.ahead is not None and (begun := self.ahead.begun()) is not None:
-            return begun.subject
-        return self.tuned.derive()
+        try:
+            if self.ahead is not None and (begun := self.ahead.begun()) is not None:
+                return begun.subject
+            return self.tuned.derive()
+        except (LimitError, UnsatisfiableError) as error:
+            self.refusal = error
+            return None
 
     @cached_property
     def program_hash(self) -> str:

@@ -128,7 +128,9 @@ def source_of(
     def known(derived: Subject, its: Space) -> tuple[Mapping[Variable, int], ...]:
         return _known(derived, profile, facts, own, its)
 
-    if is_sketch(subject) or subject.variant == LAST_RESORT:
+    # Where a layer is tuned under its sketches, it is a program like others as it is written, too.
+    as_written = subject.variant == LAST_RESORT and is_gpu(facts)
+    if is_sketch(subject) or as_written:
         if subject.variant in {r.variant for r in records_of((*own, *records_for(facts)), layer)}:
             return source(known=known, promise=_LIKELY, has_record=True)
         return source(promise=promise_of(subject, index))

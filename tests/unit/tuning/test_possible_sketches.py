@@ -9,7 +9,7 @@ import pytest
 
 from db.store import Store
 from mapper.device_profile import DeviceProfile
-from mapper.errors import InputError
+from mapper.errors import InputError, LimitError, Problem
 from mapper.layer_sets import layer_of_name
 from mapper.pipeline import Subject, subject_of_layer
 from mapper.profiles import load_profile
@@ -78,3 +78,21 @@ def test_there_is_no_subject_of_what_does_not_apply() -> None:
     assert not source.exists and source.is_sketch and source.name == "blocks-of-nothing"
     with pytest.raises(InputError, match="does not apply"):
         _ = source.subject
+
+
+def test_a_sketch_that_becomes_too_large_is_refused_and_the_others_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    derive = PossibleSketch.derive
+
+    def too_large(self: PossibleSketch) -> Subject | None:
+        if self.variant == "tile-column":
+            raise LimitError(Problem("", "the program becomes too large"))
+        return derive(self)
+
+    monkeypatch.setattr(PossibleSketch, "derive", too_large)
+    tuned = [PossibleSketch(PRODUCT, name, H200) for name in ("tile-column", "blocks-local-column")]
+    with Store.open(tmp_path / "store.sqlite3") as store:
+        result = tune(tuned, NullDevice(H200), store, budget=Budget(3))
+    assert result.refused == ("tile-column: the program becomes too large",)
+    assert result.state.tried == 3
