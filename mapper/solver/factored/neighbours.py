@@ -59,7 +59,6 @@ class Neighbours:
         self._codes = [v for v in self._names if isinstance(v, CodeVariable)]
         self._own = frozenset(self._codes)
         self._forms: OrderedDict[tuple[int, ...], _Form] = OrderedDict()
-        self.impossible = narrowing.impossible
 
     def free(self, solution: Mapping[Variable, int]) -> tuple[Variable, ...]:
         """What may change of a solution: what has several values and follows from nothing."""
