@@ -15,6 +15,7 @@ from bench.cli.generation import generation
 from bench.cli.gpu import gpu
 from bench.cli.joint import joint
 from bench.cli.programs import programs
+from bench.cli.renewal import renewal
 from bench.cli.schedules import schedules
 from bench.cli.search import app as search_app
 from bench.cli.soundness import soundness
@@ -39,6 +40,7 @@ app.add_typer(search_app, name="search")
 app.command()(generation)
 app.command()(gpu)
 app.command()(cpu)
+app.command()(renewal)
 app.command()(throughput)
 app.command()(farm)
 app.command()(user)

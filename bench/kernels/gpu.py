@@ -14,6 +14,7 @@ from bench.kernels.judging import Judge
 from bench.kernels.operands import library_operands, library_tolerance
 from mapper.device_profile import DeviceProfile
 from mapper.errors import NestmapError
+from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import subject_of_layer
 from mapper.tuning_records import TuningRecord, tflops
@@ -130,17 +131,13 @@ def geometric_mean(values: Sequence[float]) -> float | None:
     return exp(sum(map(log, values)) / len(values)) if values else None
 
 
-class _Kernels:
-    """The kernels of a record, loaded."""
+class Kernels:
+    """The kernels of a plan, loaded, with their figure. PlanFailure where the device refuses."""
 
-    def __init__(
-        self, name: str, record: TuningRecord, session: Session, profile: DeviceProfile
-    ) -> None:
+    def __init__(self, name: str, plan: HostPlan, session: Session) -> None:
         self.figure = Figure(name)
-        plan = plan_of(record, profile)
         self.figure.extra_bytes = plan.scratch_bytes
         self.figure.prepared_bytes = plan.prepared_bytes
-        self.figure.details = {"variant": record.variant, "choices": dict(record.choices)}
         self.loaded = LoadedPlan(session, plan)
 
     def verify(self, workload: Workload, judge: Judge) -> None:
@@ -157,8 +154,20 @@ class _Kernels:
         if verdict.wrong is not None:
             self.figure.failure = f"wrong: {verdict.wrong.message}"
 
+    def end(self, judge: Judge) -> None:
+        """Hold the last output against the reference, too; what is wrong has no times. The plan is
+        released."""
+        if not self.figure.failure:
+            self.judge(judge)
+        if self.figure.failure:
+            self.figure.times_ms.clear()
+            self.figure.back_to_back_ms.clear()
+        self.loaded.__exit__()
+
     def time(self, how: Rounds, back_to_back: BackToBack) -> None:
-        """A turn."""
+        """A turn, unless it failed."""
+        if self.figure.failure:
+            return
         for _ in range(how.warmup):
             self.loaded.run()
         times_ns = [self.loaded.run().span_ns for _ in range(how.repetitions)]
@@ -194,7 +203,7 @@ def compare_layer(
     subject = subject_of_layer(layer, "high-level")
     workload = make_workload(subject, INPUT_SEED, {})
     judge = Judge(workload.expected, workload.tolerance)
-    kernels: list[_Kernels] = []
+    kernels: list[Kernels] = []
     if chosen is None:
         note(f"{layer.name}: no record for this device; --tune searches for one")
     else:
@@ -214,18 +223,12 @@ def compare_layer(
     back_to_back = BackToBack(session)
     for _ in range(how.rounds):
         for entrant in kernels:
-            if not entrant.figure.failure:
-                entrant.time(how, back_to_back)
+            entrant.time(how, back_to_back)
         if library is not None and row.cudnn is not None:
             row.cudnn.times_ms += library.graph.times_ms(how.repetitions, how.warmup)
             row.cudnn.back_to_back_ms = row.cudnn.times_ms
     for entrant in kernels:
-        if not entrant.figure.failure:
-            entrant.judge(judge)
-        if entrant.figure.failure:
-            entrant.figure.times_ms.clear()
-            entrant.figure.back_to_back_ms.clear()
-        entrant.loaded.__exit__()
+        entrant.end(judge)
     if library is not None and row.cudnn is not None:
         _finish(layer, library, row.cudnn, judge, kernel_names)
     return row
@@ -238,10 +241,11 @@ def _entered(
     profile: DeviceProfile,
     workload: Workload,
     judge: Judge,
-    kernels: list[_Kernels],
+    kernels: list[Kernels],
 ) -> Figure:
     try:
-        entrant = _Kernels(name, record, session, profile)
+        entrant = Kernels(name, plan_of(record, profile), session)
+        entrant.figure.details = {"variant": record.variant, "choices": dict(record.choices)}
         entrant.verify(workload, judge)
     except PlanFailure as failure:
         return Figure(name, failure=str(failure.outcome))

@@ -21,7 +21,7 @@ from nestmap.tuning.events import CandidateMeasured, Event
 from nestmap.tuning.finalists import FINALISTS
 from nestmap.tuning.record_files import device_folder, read_records, write_records
 from nestmap.tuning.run import Budget, TuningResult, tune
-from nestmap.tuning.sketch_subjects import Tuned, layer_in
+from nestmap.tuning.sketch_subjects import Tuned, layer_in, possible_subjects
 from nestmap.tuning.store_records import of_folder, stored_records
 from nestmap.tuning.tuned_subjects import tuned_subjects
 from worker.devices.interface import MeasuringDevice
@@ -34,13 +34,16 @@ _MAX_DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How to tune: each layer in these variants, in those of the device where there are none,
-    with ``budget``. ``store`` is a file: what it holds is not measured again."""
+    """How to tune: each layer in these variants, in those of the device where there are none (under
+    its sketches alone, if that is said), with ``budget``. ``store`` is a file: what it holds is not
+    measured again. ``starts`` are records to begin with beside those that are known."""
 
     variants: tuple[str, ...]
     budget: Budget
     store: Path
     seed: int = 0
+    sketches: bool = False
+    starts: tuple[TuningRecord, ...] = ()
 
 
 def chosen_layers(names: Sequence[str]) -> tuple[LayerSpec, ...]:
@@ -100,8 +103,8 @@ def tune_layers(
     tuned = False
     with Store.open(how.store) as store:
         for layer in layers:
-            known = tuple(records_of(read_records(folder, name), layer))
-            subjects = _subjects(layer, how.variants, device, known, refused, say)
+            known = tuple(records_of((*how.starts, *read_records(folder, name)), layer))
+            subjects = _subjects(layer, how, device, known, refused, say)
             if not subjects:
                 continue
             tuned = True
@@ -124,17 +127,19 @@ def tune_layers(
 
 def _subjects(
     layer: LayerSpec,
-    variants: Sequence[str],
+    how: Tuning,
     device: MeasuringDevice,
     known: Sequence[TuningRecord],
     refused: list[Problem],
     say: Callable[[str], None],
 ) -> list[Tuned]:
-    if not variants:
-        first = subject_of_layer(layer, LAST_RESORT)
+    first = subject_of_layer(layer, LAST_RESORT)
+    if how.sketches:
+        return list(possible_subjects(first, device.profile()))
+    if not how.variants:
         return list(tuned_subjects(first, None, device.facts(), device.profile(), known))
     found: list[Tuned] = []
-    for variant in variants:
+    for variant in how.variants:
         try:
             found.append(layer_in(layer, variant, device.profile()))
         except InputError as error:

@@ -419,7 +419,10 @@ class _Run:
         if found is None:
             return
         name, outcome = found
-        under_way = self._open.pop(name)
+        under_way = self._open.pop(name, None)
+        if under_way is None:
+            # An earlier run on this device has not waited for it.
+            return
         candidate = under_way.candidate
         if isinstance(outcome, Timeout) and under_way.was_cut_off(outcome):
             # It had less than its due: that says nothing about it, and another run may tell.

@@ -112,6 +112,24 @@ def test_interrupted_run_keeps_results_and_resumes(store: Store):
     assert result.state.tried == 10
 
 
+class _WithLeftover(ScriptedDevice):
+    """A device on which an earlier run has left a candidate that it did not wait for."""
+
+    left = True
+
+    def result(self, timeout_s: float) -> tuple[str, Outcome] | None:
+        if self.left:
+            self.left = False
+            return "0" * 64, timed(1e-3)
+        return super().result(timeout_s)
+
+
+def test_what_an_earlier_run_did_not_wait_for_is_no_candidate_of_this_one(store: Store):
+    result = run(_WithLeftover(), store)
+    assert result.state.tried == 10
+    assert all(m.candidate_id != "0" * 64 for s in store.studies() for m in store.measurements(s))
+
+
 def test_another_seed_is_another_study(store: Store):
     run(ScriptedDevice(), store)
     other = ScriptedDevice()

@@ -1,0 +1,109 @@
+"""The kernels of earlier records, kept as they ran: what newer ones are held against.
+
+A record says how its kernel is made, by a variant that may be gone one day; here are the source and
+the host plan themselves.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mapper.errors import InputError, NestmapError, Problem
+from mapper.host_plan import HostPlan
+from mapper.layer_spec import LayerSpec
+from mapper.profiles import load_profile
+from mapper.tuning_records import (
+    TuningRecord,
+    nearest,
+    record_devices,
+    record_from_json,
+    records_of,
+    same_layer,
+    shipped_records,
+)
+from nestmap.tuning.valid_records import plan_of
+
+SCHEMA = "nestmap/earlier-kernels/1"
+#: The file's place in the repository.
+ARCHIVE = Path(__file__).parents[1] / "recordings" / "earlier_kernels.json.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierKernel:
+    """A record with the plan that was made of it; ``folder`` is where its device's records are."""
+
+    folder: str
+    record: TuningRecord
+    plan: HostPlan
+
+
+def kernels_of_records() -> Iterator[EarlierKernel | tuple[TuningRecord, str]]:
+    """The kernels of all shipped records; a record that makes none any more with the reason."""
+    for folder in record_devices():
+        profile = load_profile(folder)
+        for record in shipped_records(folder):
+            try:
+                yield EarlierKernel(folder, record, plan_of(record, profile))
+            except NestmapError as error:
+                yield record, str(error)
+
+
+def write_archive(kernels: Iterable[EarlierKernel], path: Path = ARCHIVE) -> None:
+    """Write an archive; the same kernels give the same bytes."""
+    value = {
+        "schema": SCHEMA,
+        "kernels": [
+            {
+                "folder": kernel.folder,
+                "record": kernel.record.to_json(),
+                "plan": kernel.plan.to_json(),
+            }
+            for kernel in kernels
+        ],
+    }
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def read_archive(path: Path = ARCHIVE) -> tuple[EarlierKernel, ...]:
+    """Read an archive of ours; InputError for another file."""
+    value: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    if value.get("schema") != SCHEMA:
+        raise InputError(Problem(str(path), "unknown schema", repr(value.get("schema")), SCHEMA))
+    return tuple(
+        EarlierKernel(
+            item["folder"], record_from_json(item["record"]), HostPlan.from_json(item["plan"])
+        )
+        for item in value["kernels"]
+    )
+
+
+def layers_of(
+    kernels: Iterable[EarlierKernel], folder: str, names: Sequence[str]
+) -> tuple[LayerSpec, ...]:
+    """The layers that there are kernels of on a device, each layout for itself: all of these sets
+    (``vgg16``) and layers (``boda/3``). InputError names what is not there."""
+    every = {same_layer(k.record.layer): k.record.layer for k in kernels if k.folder == folder}
+    found = {
+        name: [layer for layer in every.values() if f"{layer.name}/".startswith(f"{name}/")]
+        for name in names
+    }
+    if missing := [name for name, layers in found.items() if not layers]:
+        raise InputError(Problem("--layers", "no earlier kernel of it", ", ".join(missing), folder))
+    return tuple(dict.fromkeys(layer for layers in found.values() for layer in layers))
+
+
+def fastest_of(
+    kernels: Iterable[EarlierKernel], layer: LayerSpec, target: str
+) -> EarlierKernel | None:
+    """The fastest kernel of a layer for a device's compiler, by what was recorded; None where there
+    is none."""
+    by_record = {id(kernel.record): kernel for kernel in kernels}
+    found = nearest(records_of((k.record for k in by_record.values()), layer), target)
+    best = min(found, key=lambda record: record.time_ms, default=None)
+    return None if best is None else by_record[id(best)]
