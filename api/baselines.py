@@ -59,16 +59,22 @@ def baselines_of(farm: Farm, run: Run, best: StudiedPoint | None) -> Baselines:
         programs=frozenset(programs.values()), device_ids=frozenset({best.device_id})
     )
     timed = farm.fronts.fastest_by_program(selection)
+    variants = {program: name for name, program in programs.items()}
     measured: list[Baseline] = []
-    missing: list[Baseline] = []
-    for name, program in programs.items():
-        point, description = timed.get(program), VARIANTS[name].description
-        if point is None:
-            if name in BASELINE_VARIANTS:
-                missing.append(Baseline(name, description))
-        elif point.candidate_id != best.candidate_id:
+    for program, point in timed.items():
+        if point.candidate_id != best.candidate_id:
+            name = variants.get(program, point.variant)
             made_by = farm.measurements.measurement(point.measurement_id).run_id
             ratio = point.time_ms / best.time_ms if best.time_ms else None
-            measured.append(Baseline(name, description, point, made_by, ratio))
+            measured.append(Baseline(name, _description(name), point, made_by, ratio))
+    missing = [
+        Baseline(name, _description(name))
+        for name in BASELINE_VARIANTS
+        if name in programs and programs[name] not in timed
+    ]
     measured.sort(key=lambda one: (one.time_over_best or 0.0, one.variant))
     return Baselines(best, (*measured, *missing))
+
+
+def _description(name: str) -> str:
+    return VARIANTS[name].description if name in VARIANTS else "a sketch of the layer's program"

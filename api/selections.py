@@ -28,9 +28,9 @@ class Filters(BaseModel):
     study: _RowId | None = None
     device: DeviceId | None = None
     layer: LayerName | None = Field(
-        default=None, description="A named layer: all of its variants (`vgg16/7`)"
+        default=None, description="A named layer: all of its variants and sketches (`vgg16/7`)"
     )
-    program: Hash | None = None
+    program: Hash | None = Field(default=None, description="A program, also under schedules")
     candidate: Hash | None = Field(default=None, description="One candidate, in any study")
     label: Label | None = Field(default=None, description="Of a run, or of a study without one")
     mode: Annotated[str, StringConstraints(pattern="^(strict|paper)$")] | None = None
@@ -40,13 +40,13 @@ class Filters(BaseModel):
 
     def selection(self) -> Selection:
         """The selection of the store; blocking for a layer."""
-        programs = None if self.program is None else frozenset({self.program})
+        programs = None
         if self.layer is not None:
-            of_layer = frozenset(programs_of(layer_of_name(self.layer)).values())
-            programs = of_layer if programs is None else programs & of_layer
+            programs = frozenset(programs_of(layer_of_name(self.layer)).values())
         return Selection(
             study_ids=None if self.study is None else frozenset({self.study}),
             run_id=self.run,
+            program=self.program,
             programs=programs,
             label=self.label,
             board_id=self.device,

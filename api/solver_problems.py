@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mapper.errors import Problem
@@ -49,6 +49,11 @@ class SolverProblem(Exception):
         self.reason = reason
         self.more = dict(more or {})
         super().__init__(f"{slug}: {detail}")
+
+    def placed(self, paths: Mapping[str, str]) -> SolverProblem:
+        """The same, with pointers into what was sent here where the child was sent another."""
+        errors = [replace(error, path=paths.get(error.path, error.path)) for error in self.errors]
+        return SolverProblem(self.slug, self.detail, errors, self.reason, self.more)
 
 
 def limit_problem(which: str, limits: SolverLimits) -> SolverProblem:

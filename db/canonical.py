@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, cast
 
 from mapper.errors import InputError, Problem
+
+Json = dict[str, Any]
+#: What schemas of programs with schedules begin with.
+_SCHEDULED = "nestmap/scheduled/"
 
 
 def canonical_json(value: Any) -> str:
@@ -29,3 +33,13 @@ def plain_json(value: Any) -> Any:
 def content_hash(text: str) -> str:
     """The SHA-256 of ``text``, in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def written_hash(schema: str, text: str) -> str:
+    """The hash of the program that a document (canonical JSON) has a schedule for; the document's
+    own where it has none."""
+    if schema.startswith(_SCHEDULED):
+        document = json.loads(text)
+        if isinstance(document, dict) and (program := cast("Json", document).get("program")):
+            return content_hash(canonical_json(program))
+    return content_hash(text)

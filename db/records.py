@@ -13,11 +13,13 @@ from mapper.measurement import Outcome
 
 @dataclass(frozen=True, slots=True)
 class StoredProgram:
-    """A program, named by the SHA-256 of its canonical JSON text."""
+    """A program, named by the SHA-256 of its canonical JSON text. ``written_hash`` is that of the
+    program without its schedule, where it has one."""
 
     hash: str
     schema: str
     json_text: str
+    written_hash: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, Row, func, select, update
 
-from db.canonical import canonical_json, content_hash
+from db.canonical import canonical_json, content_hash, written_hash
 from db.codecs import decode_outcome, encode_outcome
 from db.engine import address_of, open_engine
 from db.front_walk import front_corners, front_rows
@@ -81,6 +81,7 @@ class Store:
             raise InputError(Problem("program", f"not JSON: {error}")) from error
         program_hash = content_hash(text)
         row = {"hash": program_hash, "schema": schema, "json_text": text}
+        row["written_hash"] = written_hash(schema, text)
         with self._transactions.write() as session:
             if not insert_if_absent(session, ProgramRow, row):
                 # One that somebody has posted is not dropped before a study refers to it.
@@ -97,14 +98,14 @@ class Store:
             row = session.get(ProgramRow, program_hash)
             if row is None:
                 raise _absent("program", program_hash)
-            return StoredProgram(row.hash, row.schema, row.json_text)
+            return stored_program(row)
 
-    def programs(self, schema: str) -> tuple[StoredProgram, ...]:
-        """Every stored document of a schema, by hash."""
-        wanted = select(ProgramRow).where(ProgramRow.schema == schema).order_by(ProgramRow.hash)
+    def under_schedules(self, program_hash: str) -> frozenset[str]:
+        """The hashes of what is stored of a program with schedules."""
+        row = ProgramRow
+        wanted = select(row.hash).where(row.written_hash == program_hash, row.hash != program_hash)
         with self._transactions.read() as session:
-            rows = session.scalars(wanted)
-            return tuple(StoredProgram(row.hash, row.schema, row.json_text) for row in rows)
+            return frozenset(session.scalars(wanted))
 
     def add_device(self, name: str, facts: Mapping[str, Any]) -> int:
         """Store a device with its driver and versions once and return its id.
@@ -271,6 +272,11 @@ def stored_study(row: StudyRow) -> Study:
         variant=row.variant,
         created_at=row.created_at,
     )
+
+
+def stored_program(row: ProgramRow | Row[Any]) -> StoredProgram:
+    """A row of programs as a value."""
+    return StoredProgram(row.hash, row.schema, row.json_text, row.written_hash or row.hash)
 
 
 def stored_candidate(row: CandidateRow) -> CandidateRecord:

@@ -77,13 +77,15 @@ class Base(DeclarativeBase):
 
 class ProgramRow(Base):
     """``principal`` is the owner for whom it was stored first, None for nobody: such a program is
-    kept for good. ``touched_at`` is when it was stored or used last."""
+    kept for good. ``touched_at`` is when it was stored or used last. ``written_hash`` is that of
+    the program without its schedule, where it has one, else its own."""
 
     __tablename__ = "programs"
 
     hash: Mapped[str] = mapped_column(Hash, primary_key=True)
     schema: Mapped[str] = mapped_column(String(64))
     json_text: Mapped[str] = mapped_column(Text)
+    written_hash: Mapped[str | None] = mapped_column(Hash, index=True)
     principal: Mapped[str | None] = mapped_column(Text)
     touched_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 

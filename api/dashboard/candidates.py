@@ -82,7 +82,8 @@ class Candidate:
             named = self.study.label.partition("@")[0]
         if named is None or not is_layer_name(named):
             return None
-        return named if self.program.hash in programs_of(layer_of_name(named)).values() else None
+        programs = programs_of(layer_of_name(named)).values()
+        return named if self.program.written_hash in programs else None
 
     @property
     def label(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from api.schemas.farm import DeviceId, Label, RunDocument, RunPage, RunRequest
 from api.schemas.solving import About
 from api.schemas.types import MAX_WHOLE, NeverNull
 from api.services import PrincipalOf, Services, ServicesOf
+from api.solver_problems import SolverProblem
 from api.streaming import EVENT_STREAM, Stream, begun
 from db.farm.errors import AbsentError
 from db.farm.records import IdempotencyKey, StoredResponse
@@ -120,40 +122,48 @@ async def _checked_subject(services: Services, body: RunRequest) -> tuple[dict[s
         )  # fmt: skip
         raise ProblemError("invalid-input", problem.message, [problem])
     if layer is None:
-        if body.variants:
-            await _require_sketches(services, request, body)
+        await _require_sketches(services, request, body, dict(enumerate(body.variants or ())))
         answer = await services.solving.ask(request, services.solving.limits(_DESCRIBE_S))
         if not answer.end["has_kernels"]:
             problem = Problem("/subject", "has mappings but no kernels, so nothing can be measured")
             raise ProblemError("invalid-input", problem.message, [problem])
         return subject, str(answer.end["label"])[:200] or "program"
-    for place, name in enumerate(body.variants or ()):
-        if name not in VARIANTS:
-            found = Problem(f"/variants/{place}", "no such variant", name, ", ".join(VARIANTS))
-            raise ProblemError("invalid-input", found.message, [found])
+    names = dict(enumerate(body.variants or ()))
+    own = {place: name for place, name in names.items() if name in VARIANTS}
+    for place, name in own.items():
         refusal = VARIANTS[name].applies(layer)
         if refusal is not None:
             found = Problem(f"/variants/{place}", "does not do this layer", str(refusal))
             raise ProblemError("invalid-input", found.message, [found])
-    for name in body.variants or () if body.stated() else ():
+    sketches = {place: name for place, name in names.items() if name not in VARIANTS}
+    await _require_sketches(services, request, body, sketches)
+    for name in own.values() if body.stated() else ():
         # What is stated is read where the space is known.
         asked = {**request, "variant": name}
         await services.solving.ask(asked, services.solving.limits(_DESCRIBE_S))
     return subject, layer.name[:200] or "layer"
 
 
-async def _require_sketches(services: Services, request: dict[str, Any], body: RunRequest) -> None:
-    """Raises ProblemError, SolverProblem for names that are no sketches of a program on the device.
-    Of a device that has not called yet nothing is known: its first proposal tells."""
+async def _require_sketches(
+    services: Services, request: dict[str, Any], body: RunRequest, names: Mapping[int, str]
+) -> None:
+    """Raises SolverProblem for names, by their places among the variants, that are no sketches of
+    the subject on the device. Of a device that has not called yet nothing is known: its first
+    proposal tells."""
+    if not names:
+        return
     try:
         board = await services.database(services.farm.boards.board, body.device)
     except AbsentError:
         return  # which is told of where the run is made
     if board.limits is None:
         return
-    for name in body.variants or ():
+    for place, name in names.items():
         asked = {**request, "device": board.limits, "variant": name}
-        await services.solving.ask(asked, services.solving.limits(_DESCRIBE_S))
+        try:
+            await services.solving.ask(asked, services.solving.limits(_DESCRIBE_S))
+        except SolverProblem as problem:
+            raise problem.placed({"/variant": f"/variants/{place}"}) from None
 
 
 def _layer_of(subject: dict[str, Any]) -> LayerSpec | None:

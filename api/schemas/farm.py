@@ -22,7 +22,7 @@ from db.farm.run_records import Run
 
 DEFAULT_CANDIDATES = 100
 _LEARNING = ("auto", "guided")
-MAX_VARIANTS = 16
+MAX_VARIANTS = 24
 MAX_STAND_INS = 255
 
 DeviceId = Annotated[str, StringConstraints(pattern=f"^{BOARD_PREFIX}[0-9a-z]{{26}}$")]

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, select
 
 from db.farm.checking import checked_hash, checked_integer, checked_limit, checked_text
 from db.records import CandidateRecord, StoredProgram, Study
-from db.store import stored_candidate, stored_study
+from db.store import stored_candidate, stored_program, stored_study
 from db.tables import CandidateRow, DeviceRow, ProgramRow, StudyRow
 from db.transactions import Transactions
 
@@ -35,11 +35,9 @@ class Catalogue:
     ) -> tuple[StoredProgram, ...]:
         """Stored documents of these schemas (programs and layers), by hash, from behind
         ``after``."""
-        row = ProgramRow
-        rows = select(row.hash, row.schema, row.json_text).where(*_behind(schemas, after))
+        rows = select(ProgramRow).where(*_behind(schemas, after)).order_by(ProgramRow.hash)
         with self._transactions.read() as session:
-            found = session.execute(rows.order_by(row.hash).limit(checked_limit(limit)))
-            return tuple(StoredProgram(*one) for one in found)
+            return tuple(map(stored_program, session.scalars(rows.limit(checked_limit(limit)))))
 
     def hashes(
         self, schemas: Iterable[str], *, after: str = "", limit: int = 100

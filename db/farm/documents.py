@@ -9,11 +9,12 @@ from typing import Any, cast
 from sqlalchemy import CursorResult, select, update
 from sqlalchemy.orm import Session
 
-from db.canonical import content_hash
+from db.canonical import content_hash, written_hash
 from db.farm.checking import checked_hash, checked_text
 from db.farm.errors import absent
 from db.farm.owners import ROW_BYTES, Owner, add_bytes_within
 from db.records import StoredProgram
+from db.store import stored_program
 from db.tables import ProgramRow
 from db.transactions import Transactions, insert_if_absent, table_of
 
@@ -42,6 +43,7 @@ class Documents:
         with self._transactions.write() as session:
             now = self._now()
             row = {"hash": name, "schema": schema, "json_text": text}
+            row["written_hash"] = written_hash(schema, text)
             row |= {"principal": owner.principal, "touched_at": now}
             while not insert_if_absent(session, ProgramRow, row):
                 if touch_programs(session, [name], now):
@@ -67,7 +69,7 @@ class Documents:
             with self._transactions.write(durable=False) as session:
                 if not touch_programs(session, [name], now):
                     return None
-        return StoredProgram(row.hash, row.schema, row.json_text)
+        return stored_program(row)
 
 
 def touch_programs(session: Session, names: list[str], now: datetime) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from db.canonical import canonical_json, content_hash
+from db.canonical import canonical_json, content_hash, written_hash
 from db.farm.artifacts import check_content, missing_artifacts, put_artifact
 from db.farm.checking import (
     MAX_EVENT_BYTES,
@@ -137,6 +137,7 @@ def store_proposal(
             "hash": program_hash,
             "schema": study.program_schema,
             "json_text": text,
+            "written_hash": written_hash(study.program_schema, text),
             "principal": run.principal,
             "touched_at": now,
         }

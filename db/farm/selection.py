@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, select
 
 from db.farm.checking import checked_hash, checked_integer, checked_text, checked_time
 from db.farm.tables import RunRow, RunStudyRow
-from db.tables import MeasurementRow, StudyRow
+from db.tables import MeasurementRow, ProgramRow, StudyRow
 from mapper.errors import InputError, Problem
 from mapper.measurement import OUTCOME_KINDS
 
@@ -20,7 +21,8 @@ MOST_NAMED = 1_000
 class Selection:
     """Measurements that meet all conditions which are not None.
 
-    ``programs`` are hashes: a layer is the set of its variants' programs. ``label`` is that of
+    ``program`` is a hash, and ``programs`` are: a layer is the set of its variants' programs. What
+    is stored of a program under schedules is meant too. ``label`` is that of
     a run, or of a study that belongs to none. ``board_id`` means studies of that board's runs;
     ``device_ids`` states of devices as studies know them; ``candidate_id`` one candidate,
     whichever studies it is in. ``since`` <= started at < ``until``.
@@ -28,6 +30,7 @@ class Selection:
 
     study_ids: frozenset[int] | None = None
     run_id: str | None = None
+    program: str | None = None
     programs: frozenset[str] | None = None
     label: str | None = None
     board_id: str | None = None
@@ -49,8 +52,9 @@ class Selection:
                 checked_time(name, time)
         for name in ("study_ids", "programs", "device_ids"):
             _check_named(name, getattr(self, name))
-        if self.candidate_id is not None:
-            checked_hash("candidate_id", self.candidate_id)
+        for name in ("program", "candidate_id"):
+            if (value := getattr(self, name)) is not None:
+                checked_hash(name, value)
         if self.kind is not None and self.kind not in OUTCOME_KINDS:
             allowed = ", ".join(OUTCOME_KINDS)
             raise InputError(Problem("kind", "no such outcome", ascii(self.kind)[:80], allowed))
@@ -61,8 +65,10 @@ def studies_of(selection: Selection) -> Select[int]:
     rows = select(StudyRow.id)
     if selection.study_ids is not None:
         rows = rows.where(StudyRow.id.in_(selection.study_ids))
+    if selection.program is not None:
+        rows = rows.where(StudyRow.program_hash.in_(_written_as({selection.program})))
     if selection.programs is not None:
-        rows = rows.where(StudyRow.program_hash.in_(selection.programs))
+        rows = rows.where(StudyRow.program_hash.in_(_written_as(selection.programs)))
     if selection.device_ids is not None:
         rows = rows.where(StudyRow.device_id.in_(selection.device_ids))
     if selection.mode is not None:
@@ -91,6 +97,12 @@ def conditions_of(
     if selection.until is not None:
         found.append(row.started_at < selection.until)
     return found
+
+
+def _written_as(programs: Collection[str]) -> Select[str]:
+    """The hashes of these programs and of what is stored of them under schedules."""
+    row = ProgramRow
+    return select(row.hash).where(row.written_hash.in_(programs) | row.hash.in_(programs))
 
 
 def _of_runs(condition: ColumnElement[bool]) -> Select[int]:

@@ -101,10 +101,8 @@ def _of_program(
 
 def _measured(store: Store, subject: Subject, variant: str | None) -> Iterator[_Found]:
     """The fronts of all studies of a program in the strict mode."""
-    from nestmap.tuning.stored_schedules import scheduled_in
-
     own = subject.hash()
-    wanted = scheduled_in(store, own) | {own}
+    wanted = store.under_schedules(own) | {own}
     devices = {device.id: device for device in store.devices()}
     for study in store.studies():
         if (

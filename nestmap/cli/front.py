@@ -274,12 +274,7 @@ def _of_layer(layer: LayerSpec, store: Store | None) -> frozenset[str]:
 
 
 def _under_schedules(program_hash: str, store: Store | None) -> frozenset[str]:
-    if store is None:
-        return frozenset()
-    # Loads the database library.
-    from nestmap.tuning.stored_schedules import scheduled_in
-
-    return scheduled_in(store, program_hash)
+    return frozenset() if store is None else store.under_schedules(program_hash)
 
 
 def _studies(

@@ -156,22 +156,21 @@ def tune(
         from rich.console import Console
 
         from nestmap.cli.remote_tune import RemoteRun, device_of, limits_of_board, tune_there
+        from nestmap.tasks.run_requests import MOST_VARIANTS
         from nestmap.tuning.display import ProgressDisplay
         from nestmap.tuning.output import write_best
         from nestmap.tuning.run import Budget
         from nestmap.tuning.sketch_subjects import derived
-        from nestmap.tuning.starting_points import tuned_variants
         from nestmap.tuning.tuned_subjects import tuned_subjects
 
         budget = Budget(candidates, seconds)
         refuse_remote(**given_on_command_line(context, *_LOCAL_OPTIONS))
         with service, asking():
             board = device_of(service, device)
-            # A service tunes layers in the template's variants.
-            names = variant or (
-                tuned_variants(board["facts"], first.layer) if first.layer else None
-            )
-            subjects = derived(tuned_subjects(first, names, board["facts"], limits_of_board(board)))
+            limits = limits_of_board(board)
+            subjects = derived(tuned_subjects(first, variant, board["facts"], limits))
+            if first.layer is not None:
+                subjects = subjects[:MOST_VARIANTS]
             _refuse_names_of_one(subjects, wanted_of_all)
             wanted = RemoteRun(
                 first=first,

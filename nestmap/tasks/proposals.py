@@ -19,6 +19,7 @@ from mapper.constraint_rules.predicate import ParameterVariable
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, Problem
 from mapper.measurement import Timed
+from mapper.variants import LAST_RESORT
 from nestmap.tasks.context import Context
 from nestmap.tasks.earlier_runs import learned_from
 from nestmap.tasks.replies import Replies
@@ -29,7 +30,8 @@ from nestmap.tasks.workload_files import Spool, measure_job, workload_json
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.policy import device_identity
-from nestmap.tuning.sketch_subjects import as_written, sketched_subjects
+from nestmap.tuning.sketch_subjects import as_written, derived, sketched_subjects
+from nestmap.tuning.tuned_subjects import tuned_subjects
 
 
 def propose(envelope: Envelope, context: Context, replies: Replies) -> None:
@@ -103,11 +105,16 @@ def _new_search(
 
 
 def _sketches(request: ProposeRequest) -> tuple[str | None, ...]:
-    """A program's sketches for the device, and the program as it is written."""
+    """What is tuned of a layer on the device; of a program its sketches, and the program as it is
+    written."""
     device = read_device(request.profile, "/device/profile")
-    subject = read_subject({"subject": request.run.subject})
-    # What is written is what is left where no sketch suits.
-    return tuple(s.variant or None for s in sketched_subjects(subject, device, most=MOST_VARIANTS))
+    subject = read_subject({"subject": request.run.subject}, default=LAST_RESORT)
+    if subject.layer is None:
+        # What is written is what is left where no sketch suits.
+        found = sketched_subjects(subject, device, most=MOST_VARIANTS)
+    else:
+        found = derived(tuned_subjects(subject, None, request.facts, device))[:MOST_VARIANTS]
+    return tuple(subject.variant or None for subject in found)
 
 
 def _variant(request: ProposeRequest, name: str | None, context: Context) -> Variant:

@@ -23,7 +23,7 @@ from nestmap.stated import STATED
 from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts, read_mode
 from nestmap.tuning.policy import DEFAULT_TIMEOUTS, TUNING_PROTOCOL, TimeoutPolicy
 from nestmap.tuning.record_files import device_folder
-from nestmap.tuning.starting_points import tuned_variants
+from nestmap.tuning.starting_points import is_gpu, tuned_variants
 from worker.measuring.settings import Protocol
 from worker.measuring.wire import BadMessage, outcome_from_json
 
@@ -39,7 +39,7 @@ STRATEGIES = ("auto", "guided", "analytic", "random")
 #: Those that can learn first what other runs measured.
 LEARNING = ("auto", "guided")
 MOST_TIMEOUT_S = 6 * 3600.0
-MOST_VARIANTS = 16
+MOST_VARIANTS = 24
 MOST_CANDIDATES = 64
 NOTHING = RestrictionTexts()
 
@@ -69,7 +69,9 @@ class RunRequest:
         document = self.subject.get("document")
         if isinstance(document, dict) and document.get("schema") == SCHEDULED_SCHEMA:
             return True
-        return not _is_layer(self.subject) and variant not in (None, AS_IS)
+        if _is_layer(self.subject) and variant in VARIANTS:
+            return False
+        return variant not in (None, AS_IS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def read_propose(envelope: Envelope) -> ProposeRequest:
     facts = _facts(device.get("facts", {}))
     known_state = history.get("state")
     state = cast("JsonObject", known_state) if isinstance(known_state, dict) else {}
-    request = read_run(run, facts, _settled(state, run))
+    request = read_run(run, facts, _settled(state))
     key = json.dumps([envelope.fields.get("run_id"), run, device], sort_keys=True)
     return ProposeRequest(
         request,
@@ -186,24 +188,16 @@ def read_run(
     )
 
 
-def _settled(state: JsonObject, run: JsonObject) -> tuple[str | None, ...]:
+def _settled(state: JsonObject) -> tuple[str | None, ...]:
     """The variants that were chosen when the run began. Outcomes are kept by their places, and
     what would be chosen today depends on the records that are shipped today."""
     value = state.get("variants", [])
     names = cast("list[object]", value) if isinstance(value, list) else [value]
-    allowed = VARIANTS if _is_layer(run.get(SUBJECT)) else None
-    known = all(
-        name is None or (isinstance(name, str) and (allowed is None or name in allowed))
-        for name in names
-    )
+    known = all(name is None or isinstance(name, str) for name in names)
     if not known or len(names) > MOST_VARIANTS:
+        allowed = f"up to {MOST_VARIANTS} names of variants and sketches"
         raise InputError(
-            Problem(
-                "/history/state/variants",
-                "not variants",
-                str(value)[:80],
-                ", ".join(allowed or ("sketches of the program",)),
-            )
+            Problem("/history/state/variants", "not variants", str(value)[:80], allowed)
         )
     return tuple(cast("list[str | None]", names))
 
@@ -218,13 +212,14 @@ def _variants(
     given = value.get("variants")
     if given is None and settled:
         return settled
-    if given is None and _is_layer(subject):
-        return tuned_variants(facts, _layer_of(cast("JsonObject", subject)))
     if given is None:
         # What is pinned or said of names is said of those of the program as it is written; sketches
         # want rules that the paper does not have.
         named = any(value.get(name) for name in ("pin", "forbid", "where"))
-        return (None,) if named or value.get("mode") == Mode.PAPER.value else ()
+        as_written = named or value.get("mode") == Mode.PAPER.value
+        if _is_layer(subject) and (as_written or not is_gpu(facts)):
+            return tuned_variants(facts, _layer_of(cast("JsonObject", subject)))
+        return (None,) if as_written else ()
     names = reader.items(given, "/run/variants", reader.text)
     if not 1 <= len(names) <= MOST_VARIANTS or len(set(names)) < len(names):
         reader.fail("/run/variants", "too few, too many or twice the same", str(len(names)),

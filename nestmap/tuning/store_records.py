@@ -28,7 +28,7 @@ from mapper.tuning_records import TuningRecord, tflops
 from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.tuning.record_files import device_folder, own_records
 from nestmap.tuning.statistics import interquartile
-from nestmap.tuning.stored_schedules import scheduled_in, stored_subject
+from nestmap.tuning.stored_schedules import stored_subject
 
 #: Points of one study's front that become records: the fastest.
 MOST_OF_A_STUDY = 16
@@ -54,7 +54,7 @@ def stored_records(
     study, and ``also`` these candidates. What cannot be read any more is left out."""
     programs = programs_of(layer)
     variants = {program: name for name, program in programs.items()}
-    sketches = scheduled_in(store, programs[LAST_RESORT])
+    sketches = store.under_schedules(programs[LAST_RESORT])
     devices = {device.id: device for device in store.devices() if on(device)}
     for study in store.studies():
         device = devices.get(study.device_id)

@@ -51,9 +51,10 @@ def test_what_a_run_states_is_read_by_the_solver_and_kept_for_its_proposals(serv
     assert refused.json()["errors"][0]["pointer"] == "/where/0"
 
 
-def test_sketches_of_a_program_are_asked_for_by_name_with_the_device_s_limits(service):
+@pytest.mark.parametrize("subject", [{"text": "program …"}, {"name": "vgg16/7"}])
+def test_sketches_are_asked_for_by_name_with_the_device_s_limits(service, subject):
     service.solver.answers["describe"] = Answer([], {"has_kernels": True, "label": "product"})
-    program = {"subject": {"text": "program …"}, "variants": ["tile-column"]}
+    program = {"subject": subject, "variants": ["tile-column"]}
     answer = service.user.post("/v1/runs", json=body(service, **program))
     assert answer.status_code == 201
     assert answer.json()["request"]["variants"] == ["tile-column"]
@@ -63,6 +64,7 @@ def test_sketches_of_a_program_are_asked_for_by_name_with_the_device_s_limits(se
     service.solver.answers["describe"] = wrong
     refused = service.user.post("/v1/runs", json=body(service, **program))
     assert refused.status_code == 422
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/variants/0"]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_sketches_of_a_program_are_asked_for_by_name_with_the_device_s_limits(se
         ({"subject": {"id": "0" * 64}}, "/subject/id"),
         ({"subject": {"name": "vgg16/7", "id": "0" * 64}}, "/subject/id"),
         ({"subject": {}}, "/subject"),
-        ({"variants": ["fast"]}, "/variants/0"),
+        ({"variants": ["channelwise"]}, "/variants/0"),
         ({"variants": []}, "/variants"),
         ({"variants": ["direct", "direct"]}, "/variants"),
         ({"budget": {"candidates": 0}}, "/budget/candidates"),

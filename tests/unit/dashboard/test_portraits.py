@@ -23,7 +23,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def candidate(**parameters: int) -> Candidate:
-    program = StoredProgram("0" * 64, "nestmap/program/1", '{"name": "p"}')
+    program = StoredProgram("0" * 64, "nestmap/program/1", '{"name": "p"}', "0" * 64)
     record = CandidateRecord(program.hash, parameters, {"a": 20}, {"k": [1, 1, 1]}, "1" * 64, 0, "")
     return Candidate(record.id, record, program, (), None, None, None, None, None, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -71,6 +72,28 @@ def filled(
         farm.store.add_measurement(study, record, outcome, memory, at)
         points.append((outcome.time_ms, memory, record.id, study.id, minutes))
     return made, points
+
+
+def test_a_program_s_front_has_what_was_measured_of_it_under_schedules(farm: Farm):
+    written = {"kernels": []}
+    texts = [
+        ("nestmap/program/1", written),
+        ("nestmap/scheduled/1", {"program": written, "schedule": ["split"]}),
+        ("nestmap/scheduled/1", {"program": {"kernels": ["other"]}, "schedule": []}),
+    ]
+    device = farm.store.add_device("d", {})
+    hashes = [farm.store.add_program(schema, json.dumps(value)) for schema, value in texts]
+    for number, program in enumerate(hashes):
+        study = farm.store.open_study(
+            program, device, mode="strict", seed=0, label="l", variant=f"v{number}"
+        )
+        record = CandidateRecord(program, {"n": number}, {}, [], "0" * 64, 1, "0.1")
+        farm.store.add_measurement(study, record, Timed((1000 - number,), 0.0, 1.0), number)
+    for wanted in (Selection(program=hashes[0]), Selection(programs=frozenset({hashes[0]}))):
+        assert {p.program_hash for p in farm.fronts.front(wanted)} == {*hashes[:2]}
+    assert {p.program_hash for p in farm.fronts.front(Selection(program=hashes[1]))} == {hashes[1]}
+    both = Selection(program=hashes[1], programs=frozenset({hashes[0]}))
+    assert {p.program_hash for p in farm.fronts.front(both)} == {hashes[1]}
 
 
 @pytest.mark.parametrize(("count", "values"), [(0, 1), (40, 4), (60, 8), (60, 1000)])

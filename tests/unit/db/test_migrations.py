@@ -85,6 +85,11 @@ ROWS["0005"] = (
 ROWS["0006"] = tuple(
     row[:-1] + ", NULL)" if "measurements VALUES" in row else row for row in ROWS["0005"]
 )
+SCHEDULED = canonical_json({"program": {"kernels": []}, "schedule": [], "schema": "x"})
+ROWS["0007"] = (
+    *(row[:-1] + ", NULL, NULL)" if "INTO programs" in row else row for row in ROWS["0006"]),
+    f"INSERT INTO programs VALUES ('{'9' * 64}', 'nestmap/scheduled/1', '{SCHEDULED}', NULL, NULL)",
+)
 
 
 @contextmanager
@@ -179,6 +184,16 @@ def test_what_owners_had_before_is_counted(empty_url: str):
         # Nobody owns programs of before: they are kept for good.
         later = RetentionPolicy(programs_days=0)
         assert farm.retention.prune(later).programs == 0
+
+
+def test_programs_of_before_are_found_by_what_was_written(empty_url: str):
+    with plain_engine(empty_url) as engine, engine.begin() as connection:
+        command.upgrade(migration_config(connection), "0007")
+        write_rows(connection, "0007")
+    with Farm.open(empty_url) as farm:
+        assert farm.store.under_schedules(content_hash('{"kernels":[]}')) == {"9" * 64}
+        assert farm.store.program(PROGRAM).written_hash == PROGRAM
+        assert farm.store.under_schedules(PROGRAM) == frozenset()
 
 
 def test_devices_of_before_have_the_target_that_pocl_told(empty_url: str):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.tasks import run_requests
 from tests.unit.farm.simulated_boards import FACTS, LAYER, recorded
 from tests.unit.tasks.child_replies import ask, fresh
@@ -165,7 +166,7 @@ def test_a_run_with_transfer_fails_where_only_its_own_layer_was_measured(tmp_pat
 
 def test_the_analytic_strategy_begins_with_what_it_predicts(tmp_path: Path):
     guided, analytic = (
-        ids(propose(tmp_path, run={"strategy": strategy}, count=1)[0])
+        ids(propose(tmp_path, run={"strategy": strategy}, count=4)[0])
         for strategy in ("guided", "analytic")
     )
     assert guided != analytic
@@ -191,9 +192,9 @@ def test_a_run_keeps_its_variants_whatever_records_are_shipped_meanwhile(
     ("changed", "path", "message"),
     [
         ({"programs": ["0" * 64]}, "/history/state/programs", "another version of nestmap"),
-        ({"variants": ["tall"]}, "/history/state/variants", "not variants"),
+        ({"variants": [7]}, "/history/state/variants", "not variants"),
         ({"variants": [[]]}, "/history/state/variants", "not variants"),
-        ({"variants": ["direct"] * 17}, "/history/state/variants", "not variants"),
+        ({"variants": ["direct"] * 25}, "/history/state/variants", "not variants"),
     ],
 )
 def test_a_run_does_not_go_on_with_other_programs_than_it_was_begun_with(
@@ -283,6 +284,45 @@ def test_a_program_is_proposed_under_its_sketches_and_as_it_is_written(tmp_path:
     assert schemas == {"nestmap/scheduled/1", "nestmap/program/1"}
     # What the first proposals bring has a schedule.
     assert all(names[study] is not None for study, _, _ in measured[:3])
+
+
+GPU = {"profile": "h200", "facts": {"device.kind": "gpu", "device.name": "NVIDIA H200"}}
+
+
+def propose_on_a_gpu(spool: Path, kept: Any, state: Any, measured: Any, **run: Any) -> Any:
+    reply = ask(
+        kept, kind="propose", run_id="run", device=GPU, count=3, spool=str(spool),
+        run={"subject": {"document": LAYER}, "seed": 5, **run},
+        history={"state": state, "measured": measured, "earlier": [], "best": []},
+    )  # fmt: skip
+    assert reply.problem is None, reply.problem
+    return [i["candidate"] for i in reply.items if "candidate" in i], reply.end
+
+
+def test_a_layer_is_proposed_under_its_sketches_on_a_gpu(tmp_path: Path):
+    kept, state, measured = fresh(), dict[str, Any](), list[Any]()
+    for _ in range(3):
+        candidates, end = propose_on_a_gpu(tmp_path, kept, state, measured)
+        again, other = propose_on_a_gpu(tmp_path, fresh(), state, measured)
+        assert ids(candidates) == ids(again)
+        assert end == other
+        state = end["state"]
+        measured += outcomes(candidates)
+        # The layer's own reference, whatever its sketch.
+        assert len(state["workloads"]) == 1
+    assert len(state["variants"]) > 3
+    assert not {*state["variants"]} & {*VARIANTS} - {LAST_RESORT}
+    sketch = state["variants"][measured[0][0]]
+    # By its name alone, too.
+    candidates, end = propose_on_a_gpu(tmp_path, fresh(), {}, [], variants=[sketch])
+    (study,) = end["studies"]
+    assert (study["variant"], study["program_schema"]) == (sketch, "nestmap/scheduled/1")
+    assert len(candidates) == 3
+
+
+def test_what_speaks_of_a_layer_s_own_names_leaves_it_in_its_variants(tmp_path: Path):
+    _, end = propose_on_a_gpu(tmp_path, fresh(), {}, [], mode="paper")
+    assert {*end["state"]["variants"]} <= {*VARIANTS}
 
 
 @pytest.mark.parametrize("named", [{"mode": "paper"}, {"pin": ["row=W0"]}])
