@@ -21,6 +21,7 @@ from math import ceil, gcd, prod
 from mapper.ast_model.loop_nest import LoopKernel
 from mapper.ast_model.types import Memory
 from mapper.constraint_rules.predicate import Variable
+from mapper.constraint_rules.prefetch_stages import MORE_THAN_A_SHARE
 from mapper.cost.loops import Access, Accesses, Decided, Reach, accesses_of, width_of
 from mapper.device_profile import DeviceProfile
 from mapper.schedule import ScheduleCode
@@ -37,9 +38,9 @@ _GROUPS = 32
 _ISSUED = 4.0
 #: Of these one warp has so many, which waits for what it computed last: few warps keep a unit less
 #: than busy.
-_OF_A_WARP = 0.75
+_OF_A_WARP = 0.4
 #: Bytes that a unit gets in a cycle from the shared cache and from memory, and the former's size.
-_FROM_SHARED = 23.0
+_FROM_SHARED = 20.0
 _FROM_MEMORY = 14.5
 _SHARED_BYTES = 40 << 20
 _REREAD = 0.3
@@ -47,31 +48,35 @@ _SECTOR = 32
 _BANKS = 32
 _BANK_BYTES = 4
 #: Bytes that lanes may ask of local memory at once, the same or not.
-_SERVED = 256
+_SERVED = 128
 #: The widest access of a work-item, and bytes that the nearest cache hands on in a cycle.
 _WIDEST = 16
 _LINE = 128
 #: Registers that a work-item needs beside what it keeps.
-_OTHER_REGISTERS = 32
+_OTHER_REGISTERS = 12
+#: The share of an array of copies that is in registers at once.
+_AT_ONCE = 0.5
 #: Cycles until what is loaded is there: from memory, the share of them where it is prefetched, from
 #: local memory and from a cache; of a barrier, of a step of a loop, of a group, of a launch;
 #: instructions of a work-item at its begin and of a place in a fused loop.
 _LATENCY = 80.0
-_PREFETCHED = 0.13
-_NEAR_LATENCY = 250.0
+_PREFETCHED = 0.15
+#: The share of waiting that other groups do not hide.
+_SEEN = 0.04
+_NEAR_LATENCY = 60.0
 _CACHED_LATENCY = 400.0
 _BARRIER = 40.0
-_STEP = 3.0
-_GROUP = 500.0
+_STEP = 2.4
+_GROUP = 200.0
 _LAUNCH = 4000.0
-_ITEM = 200.0
-_DIGITS = 6.0
+_ITEM = 400.0
+_DIGITS = 2.5
 _SPILLING = 1.5
 #: Steps that compilers take together by themselves, and instructions of a body that they, and the
 #: cache of instructions, take badly.
 _TOGETHER = 4
-_LONGEST_BODY = 1500.0
-_TOO_LONG = 2.0
+_LONGEST_BODY = 900.0
+_TOO_LONG = 1.5
 #: Bytes that have to be under way on a unit for memory to be busy.
 _UNDER_WAY = 24e3
 #: Statements under values that are kept.
@@ -155,7 +160,8 @@ class WarpCost:
         total = full * max(work(resident), alone)
         if rest:
             total += max(work(ceil(rest / self._units)), alone)
-        return total
+        # Never all of it is hidden.
+        return total + _SEEN * waiting * (full + bool(rest))
 
     def _memory_bytes(self, own: Sequence[_Mapped], shared: float) -> float:
         """Bytes that come from memory or go there: each once, and what does not stay in the shared
@@ -171,8 +177,11 @@ class WarpCost:
 
 def _registers(own: Sequence[_Mapped]) -> float:
     """The most that arrays and operands need at once: an array from the first statement that has to
-    do with it to the last."""
-    kept = {name: n for m in own for name, n in m.kept.items()}
+    do with it to the last. Of what is only copied a share, for compilers load it as it is used."""
+    computed = {name for m in own if m.computes for name in m.kept}
+    kept = {
+        name: n * (1.0 if name in computed else _AT_ONCE) for m in own for name, n in m.kept.items()
+    }
     mentions = {
         name: [k for k, m in enumerate(own) if name in m.kept or name in m.private] for name in kept
     }
@@ -202,8 +211,10 @@ class _Mapped:
         self._trips = [loop.trip(values) for loop in loops]
         codes = [None if o.map_id is None else decided.codes.get(o.map_id) for o in loops]
         self._vector = next((k for k, code in enumerate(codes) if width_of(code) > 1), None)
+        self._codes, self._size = codes, prod(sizes)
         self._share_out(codes, sizes)
         writes = statement.writes
+        self.computes = bool(statement.operations) or not statement.reads
         self.private = statement.private
         self.reduces = [k for k, loop in enumerate(loops) if loop.map_id is None]
         self.kept: dict[str, float] = {}
@@ -312,7 +323,9 @@ class _Mapped:
         if tile * self._unrolled(last) > _LONGEST_BODY:
             instructions *= _TOO_LONG
         self._steps = steps
-        self.issued = self._warps * (steps * instructions + self._rounds * self._digits())
+        # What several rounds need is made out anew in each step: there are too few registers.
+        again = prod(self._trips[k] for k in self.reduces) if self._rounds > 1 else 1
+        self.issued = self._warps * (steps * instructions + again * self._rounds * self._digits())
         self.ports = self._warps * steps * ports
         self.waiting = self._waits(last, steps)
 
@@ -371,8 +384,19 @@ class _Mapped:
         return steps / min(together, 16.0) * latency * 0.5
 
     def _prefetched(self) -> int:
-        found = [loop.prefetch(self._values) for loop in self._loops if loop.prefetch is not None]
-        return max(found, default=0)
+        """Buffers of what is loaded early; 0 where nothing is, or a work-item would have to keep
+        much more than its share (:mod:`mapper.kernel_gen.prefetch`)."""
+        found = [
+            (int(loop.prefetch(self._values)), k)
+            for k, loop in enumerate(self._loops)
+            if loop.prefetch is not None
+        ]
+        buffers, place = max(found, default=(0, 0))
+        inside = range(place + 1, len(self._loops))
+        own = self._rounds * prod(self._of_item[k] for k in inside)
+        share = ceil(prod(self._trips[k] for k in inside) / self._size)
+        as_one = sum(self._codes[k] != ScheduleCode.FUSED for k in inside) <= 1
+        return buffers if own <= share + (0 if as_one else MORE_THAN_A_SHARE) else 0
 
     def from_shared(self, cache: float) -> float:
         """Bytes of global memory that a group gets from behind the nearest cache, and writes."""
