@@ -1,4 +1,4 @@
-"""Kernels of shipped records composed from primitives: the same source but for names.
+"""Kernels of earlier records composed from primitives: the same source but for names.
 
 The schedules in ``examples/schedules`` know maps of the high-level convolution; the records' own
 programs come from the convolution template. Names of maps, reduces and buffers are made the
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from bench.kernels.earlier import read_archive
 from mapper.ast_model.nodes import Let, Map, MapId, Node, Program, Reduce, Ref
 from mapper.kernel_gen.generate import Choices, generate
 from mapper.programs.high_level import high_level_convolution
@@ -20,7 +21,7 @@ from mapper.schedule import ScheduleCode, parse_code
 from mapper.schedules.schedule import derived
 from mapper.schedules.schedule_text import parse_schedule
 from mapper.schedules.tree import concrete_maps, rebuilt
-from mapper.tuning_records import TuningRecord, shipped_records
+from mapper.tuning_records import TuningRecord
 from mapper.variants import variant_program
 
 SCHEDULES = Path(__file__).resolve().parents[3] / "examples" / "schedules"
@@ -84,9 +85,8 @@ def numbered(lines: list[str]) -> list[str]:
 
 
 def record_of(device: str, layer: str, variant: str) -> TuningRecord:
-    return next(
-        r for r in shipped_records(device) if r.layer.name == layer and r.variant == variant
-    )
+    records = (kernel.record for kernel in read_archive() if kernel.folder == device)
+    return next(r for r in records if r.layer.name == layer and r.variant == variant)
 
 
 BLOCKED_MAPS = {
