@@ -186,7 +186,7 @@ def test_what_is_wrong_with_a_layer_is_said_on_a_page(page: Page, dashboard: Das
     answer = page.goto(f"{dashboard.url}/layers/vgg16/999")
     assert answer is not None and answer.status == 404
     page.goto(f"{dashboard.url}{LAYER}?variant=nothing")
-    expect(page.locator("main")).to_contain_text("no variant of this name")
+    expect(page.locator("main")).to_contain_text("no variant, nor a sketch")
     expect(page.locator("main")).to_contain_text("allowed: direct, partial, high-level")
     page.goto(f"{dashboard.url}{LAYER}?{QUERY}&view=mappings&pin=nothing%3DW0")
     expect(page.locator("#browser")).to_contain_text("nothing of this name")
