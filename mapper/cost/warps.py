@@ -75,8 +75,8 @@ _SPILLING = 1.5
 #: Steps that compilers take together by themselves, and instructions of a body that they, and the
 #: cache of instructions, take badly.
 _TOGETHER = 4
-_LONGEST_BODY = 900.0
-_TOO_LONG = 1.5
+_LONGEST_BODY = 3000.0
+_TOO_LONG = 1.4
 #: Bytes that have to be under way on a unit for memory to be busy.
 _UNDER_WAY = 24e3
 #: Statements under values that are kept.
@@ -320,7 +320,7 @@ class _Mapped:
                 if access.buffer.memory is Memory.GLOBAL:
                     self.loaded_ahead += elements * access.buffer.element_bytes
         instructions += _STEP / self._unrolled(last)
-        if tile * self._unrolled(last) > _LONGEST_BODY:
+        if self._body(last, tile) > _LONGEST_BODY:
             instructions *= _TOO_LONG
         self._steps = steps
         # What several rounds need is made out anew in each step: there are too few registers.
@@ -339,6 +339,20 @@ class _Mapped:
         switch = self._loops[last].unroll
         whole = switch is not None and switch(self._values)
         return float(self._trips[last] if whole else min(_TOGETHER, self._trips[last]))
+
+    def _body(self, last: int | None, tile: float) -> float:
+        """Operations of the code that a work-item goes round: steps that are unrolled, and those of
+        a reduce over what is in registers, which have no places but in the code, are all in it."""
+        if last is None:
+            return tile
+        near = self.private - {self._statement.writes.buffer.name}
+        body = tile * (self._trips[last] if near else self._unrolled(last))
+        for k in reversed(self.reduces[:-1]):
+            switch = self._loops[k].unroll
+            if switch is None or not switch(self._values):
+                break
+            body *= self._trips[k]
+        return body
 
     def _moved(
         self, access: Access, reach: Reach, own: Sequence[int], last: int | None
