@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, cast
+from typing import Any
 
 from mapper.errors import InputError, Problem
 
-Json = dict[str, Any]
 #: What schemas of programs with schedules begin with.
 _SCHEDULED = "nestmap/scheduled/"
 
@@ -35,11 +34,8 @@ def content_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def written_hash(schema: str, text: str) -> str:
-    """The hash of the program that a document (canonical JSON) has a schedule for; the document's
-    own where it has none."""
-    if schema.startswith(_SCHEDULED):
-        document = json.loads(text)
-        if isinstance(document, dict) and (program := cast("Json", document).get("program")):
-            return content_hash(canonical_json(program))
-    return content_hash(text)
+def written_hash(schema: str, document: Any, own: str) -> str:
+    """The hash of the program that a document has a schedule for; its ``own`` where it has none."""
+    is_scheduled = schema.startswith(_SCHEDULED) and isinstance(document, dict)
+    program = document.get("program") if is_scheduled else None
+    return own if program is None else content_hash(canonical_json(program))

@@ -76,12 +76,13 @@ class Store:
     def add_program(self, schema: str, json_text: str) -> str:
         """Store a program once and return its hash; key order and spaces do not matter."""
         try:
-            text = canonical_json(json.loads(json_text))
+            document = json.loads(json_text)
+            text = canonical_json(document)
         except ValueError as error:
             raise InputError(Problem("program", f"not JSON: {error}")) from error
         program_hash = content_hash(text)
         row = {"hash": program_hash, "schema": schema, "json_text": text}
-        row["written_hash"] = written_hash(schema, text)
+        row["written_hash"] = written_hash(schema, document, program_hash)
         with self._transactions.write() as session:
             if not insert_if_absent(session, ProgramRow, row):
                 # One that somebody has posted is not dropped before a study refers to it.

@@ -121,14 +121,14 @@ async def _checked_subject(services: Services, body: RunRequest) -> tuple[dict[s
             "one name in variants",
         )  # fmt: skip
         raise ProblemError("invalid-input", problem.message, [problem])
+    names = dict(enumerate(body.variants or ()))
     if layer is None:
-        await _require_sketches(services, request, body, dict(enumerate(body.variants or ())))
+        await _require_sketches(services, request, body, names)
         answer = await services.solving.ask(request, services.solving.limits(_DESCRIBE_S))
         if not answer.end["has_kernels"]:
             problem = Problem("/subject", "has mappings but no kernels, so nothing can be measured")
             raise ProblemError("invalid-input", problem.message, [problem])
         return subject, str(answer.end["label"])[:200] or "program"
-    names = dict(enumerate(body.variants or ()))
     own = {place: name for place, name in names.items() if name in VARIANTS}
     for place, name in own.items():
         refusal = VARIANTS[name].applies(layer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -77,7 +77,7 @@ def renewal(
     write_text(f"{text}; more than 8 % behind: {behind or 'none'}; {journal}")
 
 
-def _row(line: dict) -> list[str]:
+def _row(line: dict[str, Any]) -> list[str]:
     earlier, found = line.get("earlier", {}), line.get("found", {})
 
     def number(value: float | None, digits: int = 4) -> str:

@@ -19,10 +19,9 @@ from mapper.layer_spec import LayerSpec
 from mapper.profiles import load_profile
 from mapper.tuning_records import (
     TuningRecord,
-    nearest,
+    best_record,
     record_devices,
     record_from_json,
-    records_of,
     same_layer,
     shipped_records,
 )
@@ -103,7 +102,6 @@ def fastest_of(
 ) -> EarlierKernel | None:
     """The fastest kernel of a layer for a device's compiler, by what was recorded; None where there
     is none."""
-    by_record = {id(kernel.record): kernel for kernel in kernels}
-    found = nearest(records_of((k.record for k in by_record.values()), layer), target)
-    best = min(found, key=lambda record: record.time_ms, default=None)
-    return None if best is None else by_record[id(best)]
+    among = tuple(kernels)
+    best = best_record((kernel.record for kernel in among), layer, target=target)
+    return next((kernel for kernel in among if kernel.record is best), None)

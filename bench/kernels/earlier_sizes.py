@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from heapq import nsmallest
 from random import Random
-from time import thread_time
 
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import ParameterVariable, Variable
@@ -20,7 +19,7 @@ from mapper.errors import LimitError
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject, assignment_to_json, derive_space, subject_of_layer
 from mapper.solver.factored.suited import SuitedSpace
-from mapper.solver.limits import DEFAULT_LIMITS, Watch
+from mapper.solver.limits import within_processor_seconds
 from mapper.solver.space import Domain, Space
 from mapper.tuning_records import TuningRecord
 from nestmap.tuning.kernel_parts import kernel_parts
@@ -104,16 +103,15 @@ def _solutions(
         return
     parts = kernel_parts(subject.require_program(), pinned)
     costs = [part.cost(device) for part in parts]
-    limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
     try:
-        solved = SuitedSpace(pinned, Watch(limits, started=thread_time(), clock=thread_time))
+        solved = SuitedSpace(pinned, within_processor_seconds(_SOLVING_S))
     except LimitError:
         return
     if not solved.count_joint():
         return
     random = Random(0)
     # The cheapest of each way to read and copy: the cost says little of these.
-    ways = [name for name in (variable for variable, _ in pinned.variables) if _is_way(name)]
+    ways = [variable for variable, _ in pinned.variables if _is_way(variable)]
     found: dict[tuple[int, ...], tuple[float, Mapping[Variable, int]]] = {}
     for _ in range(_DRAWN):
         drawn = solved.draw_joint(random)

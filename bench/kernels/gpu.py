@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import exp, log
 from statistics import median
 from typing import Any
@@ -207,10 +208,12 @@ def compare_layer(
     if chosen is None:
         note(f"{layer.name}: no record for this device; --tune searches for one")
     else:
-        row.best = _entered("nestmap", chosen, session, profile, workload, judge, kernels)
+        made = partial(plan_of, chosen, profile)
+        row.best = entered("nestmap", chosen, made, session, workload, judge, kernels)
     if lean is not None and lean is not chosen:
         name = "nestmap, no extra memory"
-        row.lean = _entered(name, lean, session, profile, workload, judge, kernels)
+        made = partial(plan_of, lean, profile)
+        row.lean = entered(name, lean, made, session, workload, judge, kernels)
     elif lean is not None:
         row.lean = row.best
     library: CudnnLayer | None = None
@@ -234,17 +237,18 @@ def compare_layer(
     return row
 
 
-def _entered(
+def entered(
     name: str,
     record: TuningRecord,
+    plan: Callable[[], HostPlan],
     session: Session,
-    profile: DeviceProfile,
     workload: Workload,
     judge: Judge,
     kernels: list[Kernels],
 ) -> Figure:
+    """The figure of a record's kernels, made by ``plan``; among ``kernels`` if they are right."""
     try:
-        entrant = Kernels(name, plan_of(record, profile), session)
+        entrant = Kernels(name, plan(), session)
         entrant.figure.details = {"variant": record.variant, "choices": dict(record.choices)}
         entrant.verify(workload, judge)
     except PlanFailure as failure:

@@ -10,13 +10,21 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from math import exp, log
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.kernels.earlier import EarlierKernel, fastest_of
 from bench.kernels.earlier_sizes import starts_of
-from bench.kernels.gpu import Figure, Kernels, Rounds, ratio, run_ratio
+from bench.kernels.gpu import (
+    Figure,
+    Kernels,
+    Rounds,
+    entered,
+    geometric_mean,
+    ratio,
+    run_ratio,
+)
 from bench.kernels.judging import Judge
 from bench.kernels.tuning_stage import Tuning, tune_layers
 from mapper.device_profile import DeviceProfile
@@ -42,7 +50,6 @@ from worker.devices.facts import device_facts
 from worker.devices.interface import MeasuringDevice
 from worker.devices.opencl import profile_of
 from worker.measuring.back_to_back import BackToBack
-from worker.measuring.driver_errors import PlanFailure
 from worker.measuring.loaded_plan import Session
 
 SCHEMA = "nestmap/renewal/1"
@@ -119,29 +126,21 @@ def compared(
     workload = make_workload(subject_of_layer(layer, "high-level"), INPUT_SEED, {})
     judge = Judge(workload.expected, workload.tolerance)
     figures: dict[str, Figure] = {}
-    entered: list[Kernels] = []
+    right: list[Kernels] = []
 
-    def enter(name: str, record: TuningRecord, made: HostPlan) -> None:
-        try:
-            kernels = Kernels(name, made, session)
-            kernels.verify(workload, judge)
-        except PlanFailure as failure:
-            figures[name] = Figure(name, failure=str(failure.outcome))
-            return
-        kernels.figure.details = {"variant": record.variant, "choices": dict(record.choices)}
-        figures[name] = kernels.figure
-        entered.append(kernels)
-
+    contestants: list[tuple[str, TuningRecord, Callable[[], HostPlan]]] = []
+    if before is not None:
+        contestants.append(("earlier", before.record, lambda: before.plan))
+    if found is not None:
+        contestants.append(("found", found, partial(plan_of, found, profile)))
+    for name, record, made in contestants:
+        figures[name] = entered(name, record, made, session, workload, judge, right)
     with ExitStack() as stack:
-        if before is not None:
-            enter("earlier", before.record, before.plan)
-        if found is not None:
-            enter("found", found, plan_of(found, profile))
-        for kernels in entered:
+        for kernels in right:
             stack.callback(kernels.end, judge)
         back_to_back = BackToBack(session)
         for _ in range(how.rounds):
-            for kernels in entered:
+            for kernels in right:
                 kernels.time(how, back_to_back)
     both = figures.get("earlier"), figures.get("found")
     return {
@@ -174,6 +173,7 @@ def write_starts(
     """The starts of each layer's search, from its earlier records for the device of a profile."""
     profile = load_profile(device)
     found: list[TuningRecord] = []
+    path.parent.mkdir(parents=True, exist_ok=True)
     for layer in layers:
         mine = [k.record for k in earlier if k.folder == device]
         near = sorted(nearest(records_of(mine, layer), profile.target), key=lambda r: r.time_ms)
@@ -184,7 +184,6 @@ def write_starts(
             else:
                 found.append(replace(record, layer=layer))
         say(f"{layer.name}: {len(found) - count} to begin with")
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(records_to_json(found)) + "\n", encoding="utf-8")
 
 
@@ -202,11 +201,10 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
 def summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The geometric mean of earlier over found, and the layers that are more than 8 % behind."""
     known = {line["layer"]["name"]: line["ratio"] for line in lines if line["ratio"]}
-    mean = exp(sum(map(log, known.values())) / len(known)) if known else None
     return {
         "layers": len(lines),
         "compared": len(known),
-        "geometric_mean_ratio": mean,
+        "geometric_mean_ratio": geometric_mean(list(known.values())),
         "behind": {name: value for name, value in known.items() if value < 1 / 1.08},
     }
 

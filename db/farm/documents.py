@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -40,10 +41,11 @@ class Documents:
         name = content_hash(text)
         if self._used(name) is not None:
             return name, False
+        written = written_hash(schema, json.loads(text), name)
         with self._transactions.write() as session:
             now = self._now()
             row = {"hash": name, "schema": schema, "json_text": text}
-            row["written_hash"] = written_hash(schema, text)
+            row["written_hash"] = written
             row |= {"principal": owner.principal, "touched_at": now}
             while not insert_if_absent(session, ProgramRow, row):
                 if touch_programs(session, [name], now):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
@@ -44,12 +44,20 @@ _STUDY = select(StudyRow.id).where(
 _INT64 = 1 << 63
 
 
+class CheckedProgram(NamedTuple):
+    """A program as canonical JSON, by its hash, and the hash of what was written."""
+
+    hash: str
+    text: str
+    written: str
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedProposal:
-    """A proposal with the texts and hashes of its programs and the hashes of its artifacts."""
+    """A proposal with its programs, one a study, and the hashes of its artifacts."""
 
     proposal: Proposal
-    programs: tuple[tuple[str, str], ...]
+    programs: tuple[CheckedProgram, ...]
     artifact_hashes: tuple[str, ...]
 
 
@@ -73,30 +81,32 @@ def check_proposal(proposal: Proposal) -> CheckedProposal:
     )
 
 
-def _check_study(path: str, study: StudySpec) -> tuple[str, str]:
+def _check_study(path: str, study: StudySpec) -> CheckedProgram:
     checked_text(f"{path}/program_schema", study.program_schema, most=64, least=1)
     checked_text(f"{path}/variant", study.variant, most=64)
     checked_text(f"{path}/mode", study.mode, most=64)
     checked_integer(f"{path}/seed", study.seed, -_INT64)
     try:
-        text = canonical_json(json.loads(study.program_json))
+        document = json.loads(study.program_json)
+        text = canonical_json(document)
     except ValueError as error:
         raise InputError(Problem(f"{path}/program_json", f"not JSON: {error}")) from error
-    return content_hash(text), text
+    name = content_hash(text)
+    return CheckedProgram(name, text, written_hash(study.program_schema, document, name))
 
 
 def _check_candidate(
-    path: str, candidate: ProposedCandidate, programs: tuple[tuple[str, str], ...]
+    path: str, candidate: ProposedCandidate, programs: tuple[CheckedProgram, ...]
 ) -> None:
     checked_integer(f"{path}/study", candidate.study, 0, len(programs) - 1)
     record = candidate.record
-    if record.program_hash != programs[candidate.study][0]:
+    if record.program_hash != programs[candidate.study].hash:
         raise InputError(
             Problem(
                 f"{path}/record",
                 "is of another program than its study",
                 record.program_hash[:80],
-                programs[candidate.study][0],
+                programs[candidate.study].hash,
             )
         )
     checked_hash(f"{path}/record/source_hash", record.source_hash)
@@ -133,22 +143,22 @@ def store_proposal(
     )
     device_id = _device(session, proposal.device)
     programs = {
-        program_hash: {
-            "hash": program_hash,
+        program.hash: {
+            "hash": program.hash,
             "schema": study.program_schema,
-            "json_text": text,
-            "written_hash": written_hash(study.program_schema, text),
+            "json_text": program.text,
+            "written_hash": program.written,
             "principal": run.principal,
             "touched_at": now,
         }
-        for study, (program_hash, text) in zip(proposal.studies, checked.programs, strict=True)
+        for study, program in zip(proposal.studies, checked.programs, strict=True)
     }
     rows = [programs[name] for name in sorted(programs)]
     for name in inserted_keys(session, ProgramRow, rows):
         n_bytes += len(str(programs[name]["json_text"])) + ROW_BYTES
     studies = [
-        _study(session, run, study, program_hash, device_id, now)
-        for study, (program_hash, _) in zip(proposal.studies, checked.programs, strict=True)
+        _study(session, run, study, program.hash, device_id, now)
+        for study, program in zip(proposal.studies, checked.programs, strict=True)
     ]
     candidates = {candidate.record.id: candidate for candidate in proposal.candidates}
     insert_all_absent(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mapper.errors import LimitError, Problem
 
@@ -123,3 +123,9 @@ class Watch:
                     "pin or forbid values, or allow more memory",
                 )
             )
+
+
+def within_processor_seconds(seconds: float) -> Watch:
+    """The usual limits, and so many seconds of this thread's processor time from now."""
+    limits = replace(DEFAULT_LIMITS, time_s=seconds)
+    return Watch(limits, started=time.thread_time(), clock=time.thread_time)

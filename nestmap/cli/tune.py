@@ -156,11 +156,10 @@ def tune(
         from rich.console import Console
 
         from nestmap.cli.remote_tune import RemoteRun, device_of, limits_of_board, tune_there
-        from nestmap.tasks.run_requests import MOST_VARIANTS
         from nestmap.tuning.display import ProgressDisplay
         from nestmap.tuning.output import write_best
         from nestmap.tuning.run import Budget
-        from nestmap.tuning.sketch_subjects import derived
+        from nestmap.tuning.sketch_subjects import MOST_SUBJECTS, derived
         from nestmap.tuning.tuned_subjects import tuned_subjects
 
         budget = Budget(candidates, seconds)
@@ -169,8 +168,8 @@ def tune(
             board = device_of(service, device)
             limits = limits_of_board(board)
             subjects = derived(tuned_subjects(first, variant, board["facts"], limits))
-            if first.layer is not None:
-                subjects = subjects[:MOST_VARIANTS]
+            if not variant:
+                subjects = subjects[:MOST_SUBJECTS]
             _refuse_names_of_one(subjects, wanted_of_all)
             wanted = RemoteRun(
                 first=first,

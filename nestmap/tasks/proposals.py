@@ -30,7 +30,7 @@ from nestmap.tasks.workload_files import Spool, measure_job, workload_json
 from nestmap.tuning.candidates import Candidate
 from nestmap.tuning.learned import LearnedModel
 from nestmap.tuning.policy import device_identity
-from nestmap.tuning.sketch_subjects import as_written, derived, sketched_subjects
+from nestmap.tuning.sketch_subjects import as_written, derived
 from nestmap.tuning.tuned_subjects import tuned_subjects
 
 
@@ -105,16 +105,11 @@ def _new_search(
 
 
 def _sketches(request: ProposeRequest) -> tuple[str | None, ...]:
-    """What is tuned of a layer on the device; of a program its sketches, and the program as it is
-    written."""
+    """What is tuned of the subject on the device, as the command line tunes it."""
     device = read_device(request.profile, "/device/profile")
     subject = read_subject({"subject": request.run.subject}, default=LAST_RESORT)
-    if subject.layer is None:
-        # What is written is what is left where no sketch suits.
-        found = sketched_subjects(subject, device, most=MOST_VARIANTS)
-    else:
-        found = derived(tuned_subjects(subject, None, request.facts, device))[:MOST_VARIANTS]
-    return tuple(subject.variant or None for subject in found)
+    found = derived(tuned_subjects(subject, None, request.facts, device))
+    return tuple(subject.variant or None for subject in found[:MOST_VARIANTS])
 
 
 def _variant(request: ProposeRequest, name: str | None, context: Context) -> Variant:

@@ -23,6 +23,7 @@ from nestmap.stated import STATED
 from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts, read_mode
 from nestmap.tuning.policy import DEFAULT_TIMEOUTS, TUNING_PROTOCOL, TimeoutPolicy
 from nestmap.tuning.record_files import device_folder
+from nestmap.tuning.sketch_subjects import MOST_SUBJECTS
 from nestmap.tuning.starting_points import is_gpu, tuned_variants
 from worker.measuring.settings import Protocol
 from worker.measuring.wire import BadMessage, outcome_from_json
@@ -39,7 +40,7 @@ STRATEGIES = ("auto", "guided", "analytic", "random")
 #: Those that can learn first what other runs measured.
 LEARNING = ("auto", "guided")
 MOST_TIMEOUT_S = 6 * 3600.0
-MOST_VARIANTS = 24
+MOST_VARIANTS = MOST_SUBJECTS
 MOST_CANDIDATES = 64
 NOTHING = RestrictionTexts()
 

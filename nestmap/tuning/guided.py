@@ -56,12 +56,7 @@ from nestmap.tuning.sketch_subjects import what_is_done
 from nestmap.tuning.solved_ahead import wait_for_any
 from nestmap.tuning.sources import Refused, Source, ignore_refusals
 from nestmap.tuning.statistics import relative_error
-from nestmap.tuning.template_search import (
-    TemplateSearch,
-    first_candidates,
-    has_tiles,
-    is_template,
-)
+from nestmap.tuning.template_search import TemplateSearch, draws_tiles, first_candidates
 from nestmap.tuning.transfer_features import transfer_row
 
 #: Candidates asked for at once; generating and drawing what they are chosen from takes a while.
@@ -178,7 +173,7 @@ class GuidedStrategy:
 
         def search_of(own: Sequence[Source]) -> Search:
             source = own[0]
-            if is_template(source.tuned) and not told and has_tiles(source.space):
+            if not told and draws_tiles(source):
                 return TemplateSearch(source, device, seed, goal, refused, watch)
             if source.is_sketch and not told:
                 return SketchSearch(own, device, seed, goal, refused, watch)

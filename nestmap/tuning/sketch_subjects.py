@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
-from time import thread_time
 
 from mapper.ast_model.nodes import Program
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
@@ -31,7 +30,7 @@ from mapper.schedules.sketches.derivation import (
 )
 from mapper.schedules.sketches.draft import Sketch
 from mapper.solver.factored.suited import SuitedSpace
-from mapper.solver.limits import DEFAULT_LIMITS, Watch
+from mapper.solver.limits import within_processor_seconds
 from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.tuning.drawing import cheapest_ms
 from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
@@ -239,8 +238,7 @@ def _expected_ms(subject: Subject, device: DeviceProfile, known: dict[PartKey, f
 
 def _least_cost(part: KernelPart, device: DeviceProfile) -> float:
     try:
-        limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
-        space = SuitedSpace(part.space, Watch(limits, started=thread_time(), clock=thread_time))
+        space = SuitedSpace(part.space, within_processor_seconds(_SOLVING_S))
         return cheapest_ms(space, part.cost(device), _LOOKED_AT)
     except LimitError:
         return inf

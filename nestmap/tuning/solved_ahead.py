@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future
 from concurrent.futures import wait as wait_for
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from time import thread_time
 
 from mapper.device_profile import DeviceProfile
 from mapper.errors import NestmapError
 from mapper.pipeline import Subject
-from mapper.solver.limits import DEFAULT_LIMITS, Watch
+from mapper.solver.limits import Watch, within_processor_seconds
 from mapper.solver.space import Space
 from nestmap.tuning.drawing import Opened, opened
 from nestmap.tuning.kernel_parts import KernelPart, kernel_parts
@@ -135,8 +134,7 @@ def _begun(given: _Given, index: int) -> Begun:
 
 
 def _opened(part: KernelPart, device: DeviceProfile) -> Opened | NestmapError:
-    limits = replace(DEFAULT_LIMITS, time_s=_SOLVING_S)
-    watch = Watch(limits, started=thread_time(), clock=thread_time)
+    watch = within_processor_seconds(_SOLVING_S)
     try:
         found = opened(part.space, part.cost(device), watch, part.idle)
     except NestmapError as error:

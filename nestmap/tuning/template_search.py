@@ -15,7 +15,6 @@ from mapper.measurement import Outcome, Timed
 from mapper.rewrites.catalogue import CHAINS
 from mapper.search.goal import Goal
 from mapper.solver.limits import Watch
-from mapper.solver.space import Space
 from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import MOST_TOO_LARGE, Candidate, fits
 from nestmap.tuning.proposals.blocked_proposals import Assignment, BlockedProposals
@@ -29,21 +28,23 @@ _FIRST_SEED = 0
 _AHEAD = 2
 
 
-def has_tiles(space: Space) -> bool:
-    """Whether a template's space has its tiles: in the paper's mode sizes are what they are."""
-    return any(name == ParameterVariable("tr") for name, _ in space.variables)
-
-
 def is_template(subject: Tuned) -> bool:
     """Whether a subject is a layer in a variant of the template."""
     return subject.layer is not None and subject.variant in CHAINS
+
+
+def draws_tiles(source: Source) -> bool:
+    """Whether a source is of the template and has its tiles: in the paper's mode sizes are what
+    they are."""
+    tile = ParameterVariable("tr")
+    return is_template(source.tuned) and any(name == tile for name, _ in source.space.variables)
 
 
 def first_candidates(source: Source, device: DeviceProfile) -> tuple[Assignment, ...]:
     """What a search that does not draw tiles itself tries first: what is known, then a few
     candidates of the device's family."""
     subject = source.subject
-    if subject.layer is None or not is_template(subject) or not has_tiles(source.space):
+    if subject.layer is None or not draws_tiles(source):
         return source.known
     proposals = BlockedProposals(
         subject.layer,
