@@ -5,7 +5,8 @@ sums of a tile in registers as far as there are any; and bytes that come from ea
 caches. A level holds the outermost loop of which all that it touches fits; what the loop touches
 comes from the level behind once for each time it runs ("Analytical Modeling Is Enough for
 High-Performance BLIS", TOMS'16; the model of Halide's and PolyMage's schedulers is of this kind).
-Only the order of what it says is worth anything: constants are of no processor in particular.
+Only the order of what it says is worth anything: constants were fitted to the order of candidates
+that were timed on a Zen 5 with vectors of 16 (docs/decisions/0026), and are no facts of it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from math import ceil, prod
 
 from mapper.ast_model.loop_nest import LoopKernel
 from mapper.ast_model.types import Memory
+from mapper.constraint_rules.limits import MAX_REGISTERS
 from mapper.constraint_rules.predicate import Variable
 from mapper.cost.loops import Accesses, Decided, Reach, accesses_of, shared_loops, width_of
 from mapper.cpu_targets import vector_registers
@@ -28,24 +30,24 @@ _FROM_BEHIND = (32.0, 20.0, 10.0)
 _CYCLES_A_MS = 3e6
 #: Vector operations, loads and stores that a core begins in a cycle.
 _UNITS = 2.0
-_LOADS = 2.0
-_STORES = 1.0
+_LOADS = 0.55
+_STORES = 2.0
 #: Until the result of a vector operation can be used.
 _LATENCY = 4.0
 #: What it costs where sums do not fit into the registers, and where a body is so long (in vector
 #: operations) that it is fetched anew in every step; such bodies take compilers long, too.
-_SPILLING = 4.0
-_LONGEST_BODY = 256.0
+_SPILLING = 8.0
+_LONGEST_BODY = 96.0
 _TOO_LONG = 2.0
 #: Numbers that steps taken together find side by side are loaded as vectors, and taken apart.
-_TAKEN_APART = 1.5
+_TAKEN_APART = 2.0
 #: Cycles of a step of a loop that is not unrolled, of a work-item, of a group and of a launch.
-_STEP = 1.5
-_ITEM = 40.0
-_GROUP = 3000.0
-_LAUNCH = 30e3
+_STEP = 15.0
+_ITEM = 6.0
+_GROUP = 1900.0
+_LAUNCH = 75e3
 #: To take the place of a fused loop apart.
-_DIGIT = 40.0
+_DIGIT = 1.4
 
 
 class CoreCost:
@@ -131,7 +133,8 @@ class _Mapped:
         cycles = max(tile * operations / _UNITS, fetched / _LOADS) / joined
         if reduces:
             needed = (tile + min(held, default=0.0)) / joined + 2
-            cycles = max(cycles, _LATENCY) * (1.0 if needed <= registers else _SPILLING)
+            kept = needed <= registers and self._sums() <= MAX_REGISTERS
+            cycles = max(cycles, _LATENCY) * (1.0 if kept else _SPILLING)
             unrolled = self._unrolled(reduces[-1])
             between = range(reduces[0] + 1, reduces[-1])
             if any(self._loops[k].map_id is not None and self._trips[k] > 1 for k in between):
@@ -147,6 +150,13 @@ class _Mapped:
             unrolled = 1.0
         digits = _DIGIT * self._digits() * times / max(1, prod(self._trips[k] for k in own) * lanes)
         return steps * (cycles + (_STEP / unrolled)) + (0.0 if reduces else digits)
+
+    def _sums(self) -> int:
+        """Elements of a work-item's private array that the statement writes."""
+        writes = self._statement.writes
+        if writes.buffer.memory is not Memory.PRIVATE:
+            return 0
+        return prod(size(self._values) for size in writes.sizes[writes.buffer.spread :])
 
     def _joined(self, own: Sequence[int], widest: int) -> float:
         """Neighbours of a tile without vectors that a compiler makes vectors of."""

@@ -40,8 +40,8 @@ _ISSUED = 4.0
 #: than busy.
 _OF_A_WARP = 0.4
 #: Bytes that a unit gets in a cycle from the shared cache and from memory, and the former's size.
-_FROM_SHARED = 20.0
-_FROM_MEMORY = 14.5
+_FROM_SHARED = 35.0
+_FROM_MEMORY = 20.0
 _SHARED_BYTES = 40 << 20
 _REREAD = 0.3
 _SECTOR = 32
@@ -53,30 +53,30 @@ _SERVED = 128
 _WIDEST = 16
 _LINE = 128
 #: Registers that a work-item needs beside what it keeps.
-_OTHER_REGISTERS = 12
+_OTHER_REGISTERS = 13
 #: The share of an array of copies that is in registers at once.
-_AT_ONCE = 0.5
+_AT_ONCE = 0.75
 #: Cycles until what is loaded is there: from memory, the share of them where it is prefetched, from
 #: local memory and from a cache; of a barrier, of a step of a loop, of a group, of a launch;
 #: instructions of a work-item at its begin and of a place in a fused loop.
-_LATENCY = 80.0
-_PREFETCHED = 0.15
+_LATENCY = 100.0
+_PREFETCHED = 0.05
 #: The share of waiting that other groups do not hide.
-_SEEN = 0.04
-_NEAR_LATENCY = 60.0
-_CACHED_LATENCY = 400.0
-_BARRIER = 40.0
-_STEP = 2.4
-_GROUP = 200.0
+_SEEN = 0.3
+_NEAR_LATENCY = 30.0
+_CACHED_LATENCY = 1500.0
+_BARRIER = 9.2
+_STEP = 1.9
+_GROUP = 60.0
 _LAUNCH = 4000.0
-_ITEM = 400.0
-_DIGITS = 2.5
-_SPILLING = 1.5
+_ITEM = 190.0
+_DIGITS = 1.0
+_SPILLING = 2.5
 #: Steps that compilers take together by themselves, and instructions of a body that they, and the
 #: cache of instructions, take badly.
 _TOGETHER = 4
-_LONGEST_BODY = 3000.0
-_TOO_LONG = 1.4
+_LONGEST_BODY = 12000.0
+_TOO_LONG = 2.0
 #: Bytes that have to be under way on a unit for memory to be busy.
 _UNDER_WAY = 24e3
 #: Statements under values that are kept.
@@ -141,10 +141,9 @@ class WarpCost:
         shared = sum(m.from_shared(cache / resident) for m in own)
         memory = self._memory_bytes(own, shared * groups) / groups
         spilled = registers > min(_MOST_REGISTERS, _REGISTERS / (warps * self._lanes))
-        slower = _SPILLING if spilled else 1.0
         if not any(m.reduces for m in own):
             under_way = resident * size * max(m.loaded_ahead for m in own)
-            slower *= max(1.0, min(8.0, _UNDER_WAY / max(1.0, under_way)))
+            memory *= max(1.0, min(8.0, _UNDER_WAY / max(1.0, under_way)))
 
         def work(at_once: int) -> float:
             """Of so many groups beside one another on a unit."""
@@ -152,7 +151,7 @@ class WarpCost:
             others = (ports, shared / _FROM_SHARED, memory / _FROM_MEMORY)
             # What does not take longest is hidden behind it.
             longest = max(issued / rate, *others)
-            return at_once * (slower * longest + _GROUP)
+            return at_once * (longest * (_SPILLING if spilled else 1.0) + _GROUP)
 
         waiting = sum(m.waiting for m in own)
         full, rest = divmod(groups, self._units * resident)
@@ -362,7 +361,7 @@ class _Mapped:
         trips, element = self._of_item, access.buffer.element_bytes
         moving = [k for k in own if reach.moves(k)]
         elements = float(prod(trips[k] for k in moving))
-        wide = 1
+        wide, steps = 1, 1
         vector = self._vector
         if vector is not None and vector in moving and reach.along(vector):
             wide = trips[vector]
@@ -370,11 +369,11 @@ class _Mapped:
             # Neighbours in the tile, or in the steps that are taken together, are loaded together.
             wide = max((gcd(trips[k], _TOGETHER) for k in moving if reach.along(k)), default=1)
             if wide == 1 and reach.along(last) and reach.moves(last):
-                wide = min(int(self._unrolled(last)), _TOGETHER)
+                wide = steps = min(int(self._unrolled(last)), _TOGETHER)
                 elements *= wide
         count = elements / wide * ceil(wide * element / _WIDEST)
-        if last is not None and wide > 1 and vector not in moving:
-            count /= wide
+        if steps > 1:
+            count /= steps
         elif last is not None and reach is not self._write and not reach.moves(last):
             # It is loaded once for all steps.
             count /= max(1, self._trips[last])
@@ -454,9 +453,16 @@ def turns_of_port(
         lines = {sector * _SECTOR // _LINE for sector in sectors}
         return max(float(len(lines)), len(sectors) * _SECTOR / _LINE)
     at_once = max(1, _SERVED // bytes_)
+    # Of wide accesses twice as many lanes are served at once where all have what a neighbour has.
+    if bytes_ > _BANK_BYTES and any(_pairs(lanes, other) for other in (1, 2)):
+        at_once *= 2
     turns = 0
     for first in range(0, active, at_once):
         places = {*lanes[first : first + at_once]}
         words = {(p + k) // _BANK_BYTES for p in places for k in range(0, bytes_, _BANK_BYTES)}
         turns += max(Counter(word % _BANKS for word in words).values())
     return float(turns)
+
+
+def _pairs(lanes: Sequence[int], other: int) -> bool:
+    return all(place == lanes[k ^ other] for k, place in enumerate(lanes) if k ^ other < len(lanes))

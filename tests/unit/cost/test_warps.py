@@ -76,8 +76,10 @@ def test_a_guard_takes_an_operation_where_memory_is_accessed_and_none_in_registe
         (((132, 32),), 4, 1),  # rows with one element more
         (((8, 32),), 8, 2),
         (((16, 32),), 16, 4),
-        (((0, 32),), 16, 4),  # a quarter of a warp at a time, though all read the same
-        (((16, 8), (0, 4)), 16, 4),
+        (((16, 8), (0, 4)), 16, 4),  # a quarter of a warp at a time, though many read the same
+        (((0, 32),), 16, 2),  # but twice as many where each has what a neighbour has
+        (((0, 2), (16, 16)), 16, 2),
+        (((16, 2), (0, 16)), 16, 2),
         (((512, 10), (4, 4)), 4, 10),  # columns of a tile, ten at a time
     ],
 )
