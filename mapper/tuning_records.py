@@ -22,9 +22,12 @@ from mapper.cpu_targets import vector_bits
 from mapper.errors import InputError, Problem
 from mapper.layer_spec import LayerSpec
 
-SCHEMA = "nestmap/record/2"
-#: Read as well: without the target that the device's compiler had.
+SCHEMA = "nestmap/record/3"
+#: Read as well: without a sketch's schedule, and before without the target that the device's
+#: compiler had.
+_WITHOUT_SCHEDULE = "nestmap/record/2"
 _WITHOUT_TARGET = "nestmap/record/1"
+_READABLE = (SCHEMA, _WITHOUT_SCHEDULE, _WITHOUT_TARGET)
 _SUFFIX = ".json"
 #: A file of records that is longer is not one; a set has at most some hundred layers.
 MAX_RECORDS = 10_000
@@ -50,6 +53,8 @@ class TuningRecord:
     float64 reference over the norm of the reference. ``source_hash`` is SHA-256 of the source.
     ``target`` is the processor that the device's compiler generated code for
     (:mod:`mapper.cpu_targets`); empty where there is no choice or it is not known.
+    ``schedule`` is the sketch as it was (``nestmap/schedule/1``), for sketches of another release
+    may differ; None in a variant, and where it was not kept.
     """
 
     layer: LayerSpec
@@ -68,10 +73,13 @@ class TuningRecord:
     target: str
     commit: str
     date: str
+    schedule: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """``nestmap/record/2``; :func:`record_from_json` reads it back."""
+        """``nestmap/record/3``; :func:`record_from_json` reads it back."""
         value = asdict(self)
+        if self.schedule is None:
+            del value["schedule"]
         value["layer"] = self.layer.to_json()
         return {"schema": SCHEMA, **value}
 
@@ -82,15 +90,16 @@ def record_from_json(value: object, path: str = "") -> TuningRecord:
         raise InputError(Problem(path, "a record is an object", type(value).__name__))
     data = cast("dict[str, Any]", value)
     if data.get("schema") == _WITHOUT_TARGET:
-        data = cast("dict[str, Any]", {"target": "", **data, "schema": SCHEMA})
+        data = cast("dict[str, Any]", {"target": "", **data, "schema": _WITHOUT_SCHEDULE})
     names = [field.name for field in fields(TuningRecord)]
     problems = [
         Problem(f"{path}/{key}", "unknown field", allowed=", ".join(names))
         for key in data
         if key not in names and key != "schema"
     ]
-    problems += [Problem(f"{path}/{key}", "missing field") for key in names if key not in data]
-    if data.get("schema", SCHEMA) != SCHEMA:
+    wanted = [name for name in names if name != "schedule"]
+    problems += [Problem(f"{path}/{key}", "missing field") for key in wanted if key not in data]
+    if data.get("schema", SCHEMA) not in (SCHEMA, _WITHOUT_SCHEDULE):
         problems.append(Problem(f"{path}/schema", "unknown schema", repr(data["schema"]), SCHEMA))
     problems += [
         Problem(f"{path}/{key}", "malformed", repr(data[key])[:80], allowed)
@@ -99,14 +108,14 @@ def record_from_json(value: object, path: str = "") -> TuningRecord:
             (_FIGURES, _is_figure, "a finite number that is not negative"),
             (_COUNTS, _is_count, "an integer that is not negative"),
             (("choices",), _is_choices, "an object with mapping, parameters, local_sizes"),
-            (("layer",), _is_object, "an object"),
+            (("layer", "schedule"), _is_object, "an object"),
         )
         for key in names_of_kind
         if key in data and not accepts(data[key])
     ]
     if problems:
         raise InputError(problems)
-    values: dict[str, Any] = {name: data[name] for name in names}
+    values: dict[str, Any] = {name: data[name] for name in names if name in data}
     values["layer"] = LayerSpec.from_json(data["layer"])
     return TuningRecord(**values)
 
@@ -167,7 +176,7 @@ def records_from_json(value: object) -> tuple[TuningRecord, ...]:
     """Read the value of a file of records; InputError for anything else."""
     data = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     listed = data.get("records")
-    if data.get("schema") not in (SCHEMA, _WITHOUT_TARGET) or not isinstance(listed, list):
+    if data.get("schema") not in _READABLE or not isinstance(listed, list):
         raise InputError(
             Problem("", "is no file of tuning records", "", f'{{"schema": "{SCHEMA}", "records"}}')
         )

@@ -113,6 +113,7 @@ def _record(layer: LayerSpec, entry: dict[str, Any], device: dict[str, str]) -> 
         target=device.get("device.target", ""),
         commit="",
         date="",
+        schedule=entry.get("schedule"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -79,17 +80,17 @@ def best_recorded(
         if not found:
             raise _nothing_known(x, layer, name, device, _devices(layer, store, places), variant)
     # Loads the solver.
-    from nestmap.tuning.sketch_subjects import layer_in
+    from nestmap.tuning.record_subjects import subject_of_record
     from nestmap.tuning.valid_records import as_recorded
 
-    spaces: dict[tuple[LayerSpec, str], tuple[Subject, Space]] = {}
+    spaces: dict[tuple[LayerSpec, str, str], tuple[Subject, Space]] = {}
     for one in found:
         record = one.record
-        key = (record.layer, record.variant)
+        key = (record.layer, record.variant, json.dumps(record.schedule))
         if key not in spaces:
-            named = replace(record.layer, name=layer.name)
+            named = replace(record, layer=replace(record.layer, name=layer.name))
             try:
-                subject = layer_in(named, record.variant, limits)
+                subject = subject_of_record(named, limits)
             except InputError:
                 # A sketch of another release.
                 continue

@@ -30,6 +30,7 @@ from mapper.tuning_records import (
 from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.tuning.proposals.shorter_vectors import fitting
 from nestmap.tuning.record_files import device_folder
+from nestmap.tuning.record_subjects import is_of
 from nestmap.tuning.sketch_subjects import Tuned, is_sketch, promise_of
 from nestmap.tuning.solved_ahead import SketchAhead
 from nestmap.tuning.sources import Source
@@ -131,7 +132,11 @@ def source_of(
     # Where a layer is tuned under its sketches, it is a program like others as it is written, too.
     as_written = subject.variant == LAST_RESORT and is_gpu(facts)
     if is_sketch(subject) or as_written:
-        if subject.variant in {r.variant for r in records_of((*own, *records_for(facts)), layer)}:
+        mine = records_of((*own, *records_for(facts)), layer)
+        if any(
+            r.variant == subject.variant or (isinstance(subject, Subject) and is_of(r, subject))
+            for r in mine
+        ):
             return source(known=known, promise=_LIKELY, has_record=True)
         return source(promise=promise_of(subject, index))
     return source(
@@ -153,8 +158,8 @@ def _known(
     vectors than ``profile``."""
     assert subject.layer is not None
     records = [*records_of((*own, *records_for(facts)), subject.layer)]
-    of_variant = (record for record in records if record.variant == subject.variant)
-    near = sorted(nearest(of_variant, profile.target), key=lambda record: record.time_ms)
+    of_subject = (record for record in records if is_of(record, subject))
+    near = sorted(nearest(of_subject, profile.target), key=lambda record: record.time_ms)
     return tuple(fitting(subject, space, profile, (record.choices for record in near)))
 
 

@@ -27,6 +27,7 @@ from mapper.schedule import ScheduleCode
 from mapper.tuning_records import TuningRecord, tflops
 from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.tuning.record_files import device_folder, own_records
+from nestmap.tuning.record_subjects import schedule_of
 from nestmap.tuning.statistics import interquartile
 from nestmap.tuning.stored_schedules import stored_subject
 
@@ -117,7 +118,7 @@ def _of_study(
         except (NestmapError, KeyError, TypeError, ValueError):
             # Of another release: other rules, or another generator.
             continue
-        record = _record(layer, variant, chosen, measured[name], plan, device)
+        record = _record(layer, subject, variant, chosen, measured[name], plan, device)
         if record is not None:
             yield Stored(record, study.id, name, device)
 
@@ -131,6 +132,7 @@ def _subject_of(store: Store, study: Study, layer: LayerSpec, variant: str) -> S
 
 def _record(
     layer: LayerSpec,
+    subject: Subject,
     variant: str,
     chosen: Mapping[str, Any],
     measured: StoredMeasurement,
@@ -157,6 +159,7 @@ def _record(
         target=facts.get("device.target", ""),
         commit=f"nestmap {measured.nestmap_version}",
         date=measured.started_at.date().isoformat(),
+        schedule=schedule_of(subject),
     )
 
 

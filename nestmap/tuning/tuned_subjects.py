@@ -8,11 +8,15 @@ On a processor its default are still the variants of the template, behind sketch
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from mapper.device_profile import DeviceProfile
+from mapper.errors import InputError
 from mapper.pipeline import Subject
 from mapper.tuning_records import TuningRecord, records_of
+from nestmap.tuning.record_subjects import as_earlier, is_of, subject_of_record
 from nestmap.tuning.sketch_subjects import (
+    PossibleSketch,
     Tuned,
     layer_in,
     possible_subjects,
@@ -44,10 +48,29 @@ def tuned_subjects(
     sketches = {s.variant: s for s in possible_subjects(first, device)}
     template = tuned_variants(facts, layer)
     records = sorted(records_of((*own, *records_for(facts)), layer), key=lambda r: r.time_ms)
-    # Sketches of another release are left out.
-    names = [r.variant for r in records if r.variant in sketches or r.variant in template]
-    usual = sketches if is_gpu(facts) else template
-    return tuple(
-        sketches[name] if name in sketches else layer_in(layer, name, device)
-        for name in dict.fromkeys((*names, *usual))
-    )
+    found: dict[str, Tuned] = {}
+    for record in records:
+        if record.variant in template:
+            found.setdefault(record.variant, layer_in(layer, record.variant, device))
+        elif record.variant in sketches or record.schedule is not None:
+            one = _recorded(replace(record, layer=layer), sketches.get(record.variant), device)
+            if one is not None:
+                found.setdefault(one.variant, one)
+    for name in sketches if is_gpu(facts) else template:
+        if name not in found:
+            found[name] = sketches[name] if name in sketches else layer_in(layer, name, device)
+    return tuple(found.values())
+
+
+def _recorded(record: TuningRecord, today: Tuned | None, device: DeviceProfile) -> Tuned | None:
+    """What a record is of: today's sketch of its name, or that of another release, whose kernel is
+    not to be lost. None where that does not apply any more."""
+    if record.schedule is None:
+        return today
+    sketch = today.derive() if isinstance(today, PossibleSketch) else today
+    if sketch is not None and is_of(record, sketch):
+        return sketch
+    try:
+        return as_earlier(subject_of_record(record, device))
+    except InputError:
+        return None

@@ -14,7 +14,7 @@ from mapper.pipeline import Subject, derive_space, generate_kernels
 from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, best_record
 from nestmap.tuning.proposals.shorter_vectors import Assignment, fitting, readable
-from nestmap.tuning.sketch_subjects import layer_in
+from nestmap.tuning.record_subjects import subject_of_record
 
 
 def best_valid(
@@ -43,7 +43,7 @@ def _is_valid(record: TuningRecord, profile: DeviceProfile) -> bool:
 
 def _derived(record: TuningRecord, profile: DeviceProfile) -> tuple[Subject, Space]:
     # A record may have been measured under another name of the layer.
-    subject = layer_in(record.layer, record.variant, profile)
+    subject = subject_of_record(record, profile)
     return subject, derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
 
 

@@ -39,13 +39,20 @@ from mapper.host_plan import HostPlan
 from mapper.layer_sets import load_layer_set
 from mapper.layer_spec import Activation, LayerSpec, Layout
 from mapper.measurement import Timed
-from mapper.pipeline import derive_space, generate_kernels, subject_of_layer, subject_of_nest
+from mapper.pipeline import (
+    Subject,
+    derive_space,
+    generate_kernels,
+    subject_of_layer,
+    subject_of_nest,
+)
 from mapper.profiles import load_profile
 from mapper.solver.counting import count_assignments, count_mappings
 from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, record_devices, shipped_records
 from mapper.variants import VARIANTS
 from nestmap.mappings import Verdict, judge, read_mapping
+from nestmap.tuning.record_subjects import subject_of_record
 from nestmap.tuning.sketch_subjects import layer_in
 from nestmap.tuning.starting_points import source_of, tuned_variants
 from nestmap.tuning.tuner import Trial, Tuner
@@ -195,15 +202,21 @@ def verdict_on(record: TuningRecord, space: Space) -> Verdict:
     return judge(space, given.assignment, _SOLVE_S)
 
 
+def recorded(record: TuningRecord, device: str) -> tuple[Subject, Space]:
+    """What a record's choices are of, and their space."""
+    profile = load_profile(device)
+    subject = subject_of_record(record, profile)
+    return subject, derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
+
+
 def _verdict_of(record: TuningRecord, device: str) -> dict[str, Any]:
-    space = space_of(record.layer, record.variant, device)
+    subject, space = recorded(record, device)
     verdict = verdict_on(record, space)
     found: dict[str, Any] = {
         "verdict": "valid" if verdict.valid else sorted(v.constraint for v in verdict.violations),
         "constraints": _hash_of_lines(constraint_lines(space.constraints)),
     }
     if verdict.valid:
-        subject = layer_in(record.layer, record.variant, load_profile(device))
         plan = generate_kernels(subject, verdict.assignment)
         found["kernels"] = text_hash(plan.source)
     return found

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from mapper.constraint_rules.rule import Mode
 from mapper.errors import InputError, Problem
-from mapper.pipeline import generate_kernels, subject_of_layer
-from tests.frozen.facts import LAYERS, constraint_lines, named_records, space_of, verdict_on
+from mapper.pipeline import generate_kernels
+from tests.frozen.facts import (
+    LAYERS,
+    constraint_lines,
+    named_records,
+    recorded,
+    space_of,
+    verdict_on,
+)
 
 
 def text_behind(name: str) -> str:
@@ -18,9 +25,8 @@ def text_behind(name: str) -> str:
     if kind == "record":
         device = rest.partition("/")[0]
         record = dict(named_records(device))[name]
-        space = space_of(record.layer, record.variant, device)
+        subject, space = recorded(record, device)
         lines = constraint_lines(space.constraints)
-        subject = subject_of_layer(record.layer, record.variant)
         return "\n".join(
             [*lines, generate_kernels(subject, verdict_on(record, space).assignment).source]
         )

@@ -54,7 +54,8 @@ def test_a_record_comes_back_from_its_json():
         ({"choices": {"mapping": {}, "local_sizes": {"k": [8]}}}, "/choices"),
         ({"choices": {"mapping": {}, "parameters": {"tm": None}}}, "/choices"),
         ({"device": 3}, "/device"),
-        ({"schema": "nestmap/record/3"}, "/schema"),
+        ({"schema": "nestmap/record/4"}, "/schema"),
+        ({"schedule": []}, "/schedule"),
         ({"surplus": 1}, "/surplus"),
         ({"layer": "vgg16/0"}, "/layer"),
     ],
@@ -72,6 +73,14 @@ def test_a_record_of_before_targets_were_stored_has_none():
     assert records_from_json({"schema": "nestmap/record/1", "records": [old]}) == (record(),)
     with pytest.raises(InputError, match="missing field"):
         record_from_json({**old, "schema": "nestmap/record/2"})
+
+
+def test_a_record_carries_its_sketchs_schedule_since_the_third_schema():
+    kept = record(schedule={"schema": "nestmap/schedule/1", "name": "mine", "steps": []})
+    assert record_from_json(json.loads(json.dumps(kept.to_json()))) == kept
+    assert "schedule" not in record().to_json()
+    old = {**record().to_json(), "schema": "nestmap/record/2"}
+    assert records_from_json({"schema": "nestmap/record/2", "records": [old]}) == (record(),)
 
 
 def test_missing_fields_are_all_named():

@@ -14,7 +14,14 @@ from mapper.constraint_rules.rule import Mode
 from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
 from mapper.layer_sets import layer_of_name
-from mapper.pipeline import Subject, assignment_to_json, derive_space, subject_of_layer
+from mapper.pipeline import (
+    Subject,
+    assignment_from_json,
+    assignment_to_json,
+    derive_space,
+    generate_kernels,
+    subject_of_layer,
+)
 from mapper.profiles import load_profile
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.space import Space, check
@@ -22,12 +29,14 @@ from mapper.variants import LAST_RESORT
 from nestmap.cli import app
 from nestmap.stated import NOTHING_STATED
 from nestmap.tuning import part_search
+from nestmap.tuning.record_subjects import as_earlier, is_of, schedule_of, subject_of_record
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.sketch_subjects import as_written, layer_in, possible_subjects, with_suits
 from nestmap.tuning.starting_points import source_of, tuned_variants
 from nestmap.tuning.store_records import records_of_store
 from nestmap.tuning.tuned_subjects import tuned_subjects
 from nestmap.tuning.tuner import Tuner
+from nestmap.tuning.valid_records import plan_of
 from tests.unit.tuning.fakes import ScriptedDevice
 from tests.unit.tuning.records import SMALL, record
 from worker.devices.null import NULL_PROFILE
@@ -91,6 +100,7 @@ def test_what_was_found_under_a_sketch_is_a_record_and_a_start(tmp_path: Path) -
         records = records_of_store(store, SMALL)
     fastest = min(records, key=lambda one: one.time_ms)
     assert {one.variant for one in records} == {SKETCH}
+    assert all(is_of(one, subject) and one.schedule is not None for one in records)
     assert fastest.time_ms == result.front[0].time_ms
     facts = ScriptedDevice().facts()
     options = with_suits(subject, NOTHING_STATED.options)
@@ -101,6 +111,40 @@ def test_what_was_found_under_a_sketch_is_a_record_and_a_start(tmp_path: Path) -
     first, *others = tuner.ask(5)
     assert first.assignment == source.known[0]
     assert all(candidate.id != first.id for candidate in others)
+
+
+def test_what_was_measured_under_a_sketch_of_another_release_stays_beside_todays() -> None:
+    today = layer_in(SMALL, SKETCH, H200)
+    schedule = schedule_of(today)
+    assert schedule is not None
+    other = {**schedule, "steps": schedule["steps"][:-1]}
+    before = subject_of_record(record(variant=SKETCH, schedule=other), H200)
+    assert before.scheduled is not None and before.layer == SMALL
+    space = derive_space(before, Mode.STRICT, H200, with_suits(before, NOTHING_STATED.options))
+    choices = assignment_to_json(SuitedSpace(space).draw_joint(Random(2)) or {})
+    theirs = record(variant=SKETCH, choices=choices, schedule=other, time_ms=1.0)
+    ours = record(variant=SKETCH, schedule=schedule, time_ms=2.0)
+    assert not is_of(theirs, today) and is_of(ours, today)
+
+    first, second, *others = tuned_subjects(FIRST, None, GPU, H200, (theirs, ours))
+    assert (first.variant, second.variant) == (f"{SKETCH}-earlier", SKETCH)
+    assert f"{SKETCH}-earlier" not in {one.variant for one in others}
+    assert isinstance(first, Subject) and as_earlier(first) == first
+    facts = {**GPU, "device.target": ""}
+    source = source_of(first, space, H200, facts, own=(theirs, ours))
+    assert [assignment_to_json(one) for one in source.known] == [choices]
+    made = generate_kernels(before, assignment_from_json(space, choices))
+    assert plan_of(theirs, H200).source == made.source
+
+
+def test_a_recorded_schedule_that_does_not_apply_is_left_out() -> None:
+    schedule = schedule_of(layer_in(SMALL, SKETCH, H200))
+    assert schedule is not None
+    wrong = {**schedule, "steps": [{"primitive": "unroll", "name": "gone", "switch": "u"}]}
+    lost = record(variant=SKETCH, schedule=wrong)
+    assert "earlier" not in str([s.variant for s in tuned_subjects(FIRST, None, GPU, H200, [lost])])
+    with pytest.raises(InputError):
+        plan_of(lost, H200)
 
 
 def test_commands_know_what_was_found_under_a_sketch(
