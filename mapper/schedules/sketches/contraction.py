@@ -31,6 +31,9 @@ MOST_SLICES = 16
 #: Of a map, iterations of a work-item that keeps a window in registers, and steps of its chunks.
 _MOST_OWN = 8
 _MOST_OF_A_CHUNK = 32
+#: Work-items side by side of the map that lanes go along: two, inside of all others; so many that a
+#: line of memory is written whole.
+_NEAR = (2, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +277,8 @@ def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
     lanes: list[str] = []
     in_tiles = [k for k in range(len(nest.loops)) if _is_tiled(nest, k, choice)]
     others = [k for k in in_tiles if k != choice.vector]
+    near = choice.local and len(in_tiles) > 1
+    beside: list[str] = []
     # Innermost first: around a padded map none inside of it can be padded any more.
     for place, loop in reversed([*enumerate(nest.loops)]):
         vector = place == choice.vector
@@ -283,9 +288,9 @@ def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
         size = f"tile_{loop.name}" if choice.items else f"own_{loop.name}"
         draft, around, name = split_in_two(draft, loop.name, size, loop.trip)
         tile.insert(0, around)
+        item = ""
         if choice.items and not choice.apart:
             draft, item, name = split_in_two(draft, name, f"own_{loop.name}", 0)
-            items.insert(0, item)
         if vector:
             draft, name, lane = split_in_two(draft, name, f"lanes_{loop.name}", 0)
             lanes.insert(0, lane)
@@ -295,9 +300,17 @@ def tiled(draft: Draft, nest: Nest, choice: Choice) -> tuple[Draft, Tiles]:
             along.insert(0, place)
         if choice.apart:
             draft, name, item = split_in_two(draft, name, f"items_{loop.name}", 0)
+        if vector and near:
+            # Some of the work-items of one map innermost, the rest outside of all others: those
+            # side by side have few numbers of each operand then, and local memory hands each of
+            # them to several at once.
+            size = f"near_{loop.name}" if nest.written == place else str(_NEAR[0])
+            draft, *beside = split_in_two(draft, item, size, 0)
+        elif item:
             items.insert(0, item)
         own.insert(0, name)
         along.insert(0, place)
+    items = [*beside[:1], *items, *beside[1:]]
     order = (*outer, *tile, *items, *own, *lanes)
     if len(order) > 1:
         draft = draft.then("reorder", order)
@@ -501,6 +514,7 @@ def _narrowed(draft: Draft, widths: Sequence[int], choice: Choice) -> Draft:
     """Vectors no longer than the device's, borders shorter than they are; and where a whole window
     is in registers, tiles and chunks that leave room for it."""
     most = {"copy_": max(widths), "lanes_": max(widths), "wide_": max(widths) - 1}
+    most["near_"] = max(_NEAR)
     if choice.registers:
         most |= {"own_": _MOST_OWN, "chunk_": _MOST_OF_A_CHUNK}
     for parameter in draft.program.parameters:
@@ -509,6 +523,8 @@ def _narrowed(draft: Draft, widths: Sequence[int], choice: Choice) -> Draft:
             kept = tuple(v for v in parameter.values if v <= bound)
             if parameter.name.startswith(("copy_", "lanes_")):
                 kept = tuple(v for v in kept if v in widths)
+            elif parameter.name.startswith("near_"):
+                kept = tuple(v for v in kept if v in _NEAR)
             draft = draft.maybe("narrow", parameter.name, kept)
     return draft
 
