@@ -12,6 +12,7 @@ that were timed on a Zen 5 with vectors of 16 (docs/decisions/0026), and are no 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from math import ceil, prod
 
 from mapper.ast_model.loop_nest import LoopKernel
@@ -30,24 +31,25 @@ _FROM_BEHIND = (32.0, 20.0, 10.0)
 _CYCLES_A_MS = 3e6
 #: Vector operations, loads and stores that a core begins in a cycle.
 _UNITS = 2.0
-_LOADS = 0.55
-_STORES = 2.0
-#: Until the result of a vector operation can be used.
-_LATENCY = 4.0
+_LOADS = 0.47
+_STORES = 0.5
+#: Least cycles of a step: until the result of a vector operation can be used.
+_LATENCY = 15.0
 #: What it costs where sums do not fit into the registers, and where a body is so long (in vector
 #: operations) that it is fetched anew in every step; such bodies take compilers long, too.
-_SPILLING = 8.0
-_LONGEST_BODY = 96.0
-_TOO_LONG = 2.0
+_SPILLING = 6.0
+_LONGEST_BODY = 64.0
+_TOO_LONG = 1.2
 #: Numbers that steps taken together find side by side are loaded as vectors, and taken apart.
-_TAKEN_APART = 2.0
+_TAKEN_APART = 1.6
 #: Cycles of a step of a loop that is not unrolled, of a work-item, of a group and of a launch.
-_STEP = 15.0
-_ITEM = 6.0
-_GROUP = 1900.0
-_LAUNCH = 75e3
+_STEP = 1.0
+_ITEM = 1.0
+_GROUP = 120.0
+_LAUNCH = 2e4
+_LOCAL_CODES = frozenset({ScheduleCode.LOCAL_0, ScheduleCode.LOCAL_1, ScheduleCode.LOCAL_2})
 #: To take the place of a fused loop apart.
-_DIGIT = 1.4
+_DIGIT = 0.6
 
 
 class CoreCost:
@@ -81,6 +83,20 @@ class CoreCost:
         return work / self._units * (ceil(groups / self._units) / (groups / self._units))
 
 
+def _in_turn(codes: Sequence[int | None]) -> list[int]:
+    """The loops in the order in which a core goes round: groups before work-items, of each the
+    first dimension innermost; inside of all of them what a work-item does by itself."""
+    shared = shared_loops(codes)
+    runs: list[list[int]] = []
+    for k in shared:
+        if codes[k] == ScheduleCode.FUSED:
+            runs[-1].append(k)
+        else:
+            runs.append([k])
+    runs.sort(key=lambda run: (codes[run[0]] in _LOCAL_CODES, -((codes[run[0]] or 0) % 10)))
+    return [*chain.from_iterable(runs), *(k for k in range(len(codes)) if k not in shared)]
+
+
 class _Mapped:
     """A statement under an assignment."""
 
@@ -89,9 +105,11 @@ class _Mapped:
     ) -> None:
         self._statement = statement
         self._values = values
-        self._loops = statement.loops
+        written = [None if o.map_id is None else codes.get(o.map_id) for o in statement.loops]
+        order = _in_turn(written)
+        self._loops = [statement.loops[k] for k in order]
+        self._codes = [written[k] for k in order]
         self._trips = [loop.trip(values) for loop in self._loops]
-        self._codes = [None if o.map_id is None else codes.get(o.map_id) for o in self._loops]
         self._vector = next((k for k, code in enumerate(self._codes) if width_of(code) > 1), None)
         self._shared = shared_loops(self._codes)
         self.items = prod(self._trips[k] for k in self._shared)

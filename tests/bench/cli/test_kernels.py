@@ -1,4 +1,4 @@
-"""``nestmap bench gpu`` and ``bench cpu`` on a small layer through PoCL."""
+"""``nestmap bench gpu``, ``bench cpu`` and ``bench programs`` on small work through PoCL."""
 
 from __future__ import annotations
 
@@ -63,6 +63,17 @@ def test_a_search_leaves_records_from_which_both_comparisons_start(layer_file: s
 
 
 @pytest.mark.kernels(alone=True)
+def test_a_program_is_tuned_as_a_user_would_and_compared_with_numpy(tmp_path: Path):
+    out = tmp_path / "programs.json"
+    text = run("programs", "--program", "product-77x4099x513", "--seconds", "4", "--rounds", "1",
+               "--repetitions", "2", "--out", str(out))  # fmt: skip
+    assert "product-77x4099x513" in text
+    (row,) = json.loads(out.read_text())["programs"]
+    assert not row["failure"] and row["tried"] > 0 and row["relative_error"] < 1e-5
+    assert len(row["times_ms"]) == 2 and row["library_ms"] > 0
+
+
+@pytest.mark.kernels(alone=True)
 def test_libraries_that_are_not_installed_are_left_out_with_a_note(layer_file: str, tmp_path: Path):
     asked = ("cpu", "--layers", layer_file, "--layout", "NHWC", "--records", str(tmp_path))
     asked += ("--peers", "torch", "--peers-python", str(tmp_path / "python"))
@@ -78,6 +89,8 @@ def test_libraries_that_are_not_installed_are_left_out_with_a_note(layer_file: s
         (("gpu", "--layers", "absent.json", "--no-cudnn", "--device", "pocl"), 2, "not exist"),
         (("gpu", "--layers", "vgg16/0", "--no-cudnn", "--device", "opencl:absent/"), 3, "absent/"),
         (("cpu", "--layers", "vgg16/0", "--peers", "mkl"), 2, "by-hand"),
+        (("programs", "--program", "product-7"), 2, "product-1024"),
+        (("programs", "--program", "product-1000", "--device", "opencl:absent/"), 3, "absent/"),
     ],
 )
 def test_what_is_not_there_is_said(arguments: tuple[str, ...], code: int, said: str):
