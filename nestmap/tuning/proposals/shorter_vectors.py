@@ -19,6 +19,9 @@ Assignment = Mapping[Variable, int]
 _WIDTH = ParameterVariable("v")
 #: Filters of a work-item and of a group.
 _FILTERS = (ParameterVariable("tm"), ParameterVariable("bm"))
+#: What sketches call the lengths of vectors, and what goes around lanes of a map.
+_VECTORS = ("lanes", "copy")
+_AROUND_LANES = ("own", "tile")
 
 
 def readable(space: Space, choices: Iterable[Mapping[str, object]]) -> list[Assignment]:
@@ -39,16 +42,19 @@ def fitting(
 ) -> list[Assignment]:
     """Those of stored choices that are in the space and need no longer vectors than the device has.
 
-    Where a blocked variant's are longer, it has as many vectors of the longest that there are: a
-    work-item keeps its sums and makes fewer filters. What has no such form is left out.
+    Where a blocked variant's or a sketch's are longer, it has as many vectors of the longest that
+    there are: a work-item keeps its sums and makes fewer filters (or what else lanes go along).
+    What has no such form is left out.
     """
     widest = max(profile.vector_widths)
     found: list[Assignment] = []
     for assignment in readable(space, choices):
         if longest_vector(assignment) <= widest:
             found.append(assignment)
-        elif _WIDTH in assignment:
-            shorter = _shortened(subject, assignment, widest)
+            continue
+        shorten = _shortened if _WIDTH in assignment else _in_shorter_lanes
+        if shorten is _shortened or subject.scheduled is not None:
+            shorter = shorten(subject, assignment, widest)
             if not check(space, shorter):
                 found.append(shorter)
     return found
@@ -73,4 +79,23 @@ def _shortened(subject: Subject, assignment: Assignment, width: int) -> Assignme
         code = CodeVariable(item.id)
         if item.trip == V and shorter.get(code) in VECTOR_CODES:
             shorter[code] = width
+    return shorter
+
+
+def _in_shorter_lanes(subject: Subject, assignment: Assignment, width: int) -> Assignment:
+    """As many vectors of a shorter width, of a sketch: lanes of a map with as much less of it that
+    is a work-item's and a tile's own, and shorter vectors that are only copied."""
+    shorter = dict(assignment)
+    for variable, value in assignment.items():
+        if isinstance(variable, CodeVariable):
+            if value in VECTOR_CODES and value > width:
+                shorter[variable] = width
+        elif isinstance(variable, ParameterVariable) and value > width:
+            kind, _, loop = variable.name.partition("_")
+            if kind in _VECTORS:
+                shorter[variable] = width
+            for around in _AROUND_LANES if kind == "lanes" else ():
+                size = ParameterVariable(f"{around}_{loop}")
+                if size in shorter:
+                    shorter[size] //= value // width
     return shorter

@@ -65,7 +65,7 @@ def test_a_search_leaves_records_from_which_both_comparisons_start(layer_file: s
 @pytest.mark.kernels(alone=True)
 def test_a_program_is_tuned_as_a_user_would_and_compared_with_numpy(tmp_path: Path):
     out = tmp_path / "programs.json"
-    text = run("programs", "--program", "product-77x4099x513", "--seconds", "4", "--rounds", "1",
+    text = run("programs", "--program", "product-77x4099x513", "--seconds", "12", "--rounds", "1",
                "--repetitions", "2", "--out", str(out))  # fmt: skip
     assert "product-77x4099x513" in text
     (row,) = json.loads(out.read_text())["programs"]

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
 
 from mapper.ast_model.interpreter import interpret
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import ParameterVariable, Variable
+from mapper.constraint_rules.rule import Mode
 from mapper.cpu_targets import vector_bits
 from mapper.device_profile import DeviceProfile
 from mapper.layer_sets import named_layer
 from mapper.layer_spec import LayerSpec, Layout
-from mapper.pipeline import assignment_to_json, choices_of, generate_kernels
+from mapper.pipeline import (
+    assignment_to_json,
+    choices_of,
+    derive_space,
+    generate_kernels,
+    subject_of_layer,
+)
 from mapper.rewrites.families import Family
+from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.sampling import sample
 from mapper.tuning_records import best_record, shipped_records
 from nestmap.device_limits import limits_of_device
 from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from nestmap.tuning.proposals.shorter_vectors import fitting, longest_vector, readable
+from nestmap.tuning.record_subjects import schedule_of
 from nestmap.tuning.reference import make_workload
+from nestmap.tuning.sketch_subjects import layer_in, with_suits
 from nestmap.tuning.valid_records import as_recorded, plan_of
 from tests.kernels import run_once
 from tests.spaces import Derived, derived
@@ -91,9 +103,36 @@ def test_a_mapping_whose_vectors_are_codes_alone_has_no_shorter_form(device: Dev
     assert as_recorded(wanted.subject, wanted.space, device, kept) == wide
 
 
-def test_shipped_kernels_of_longer_vectors_are_made_in_the_devices_own() -> None:
-    of_512 = [r for r in shipped_records("pocl") if vector_bits(r.target) == 512]
+@pytest.mark.parametrize("of_sketch", [False, True], ids=["variant", "sketch"])
+def test_shipped_kernels_of_longer_vectors_are_made_in_the_devices_own(of_sketch: bool) -> None:
+    of_512 = [
+        r for r in shipped_records("pocl")
+        if vector_bits(r.target) == 512 and (r.schedule is not None) == of_sketch
+    ]  # fmt: skip
     best = best_record(of_512, replace(named_layer("vgg16/24"), layout=Layout.NCHW))
-    assert best is not None and best.choices["parameters"]["v"] == 16
-    assert "float16" in plan_of(best, WIDE).source
-    assert "float16" not in plan_of(best, NARROW).source
+    assert best is not None
+    assert best.choices["parameters"]["lanes_filter" if of_sketch else "v"] == 16
+    wide, narrow = plan_of(best, WIDE), plan_of(best, NARROW)
+    assert "float16" in wide.source and "float16" not in narrow.source and "float8" in narrow.source
+
+
+@pytest.mark.kernels
+def test_a_sketch_in_shorter_lanes_keeps_its_sums_and_computes_the_same() -> None:
+    wide = layer_in(SMALL, "tile-packed-filter", WIDE)
+    space = derive_space(wide, Mode.STRICT, WIDE, with_suits(wide, DEFAULT_OPTIONS))
+    draws, lanes = SuitedSpace(space), ParameterVariable("lanes_filter")
+    random = Random(5)
+    drawn = (draws.draw_joint(random) or {} for _ in range(1000))
+    stored = next(one for one in drawn if one[lanes] == 16)
+    kept = record(layer=SMALL, variant="tile-packed-filter", schedule=schedule_of(wide),
+                  choices=assignment_to_json(stored))  # fmt: skip
+    plan = plan_of(kept, NARROW)
+    assert "float8" in plan.source and "float16" not in plan.source
+    inputs = make_workload(subject_of_layer(SMALL, "high-level"), 1, {}).inputs
+    assert wide.program is not None
+    expected = interpret(wide.program, values_of(stored), inputs)
+    np.testing.assert_allclose(run_once(plan, inputs), expected, rtol=1e-4, atol=1e-4)
+
+
+def values_of(assignment: Mapping[Variable, int]) -> dict[str, int]:
+    return dict(choices_of(assignment).parameters)
