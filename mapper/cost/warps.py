@@ -465,4 +465,6 @@ def turns_of_port(
 
 
 def _pairs(lanes: Sequence[int], other: int) -> bool:
+    """Whether each lane is at the place of lane ``k ^ other``, which a GPU of NVIDIA makes use of
+    ("Unexpected shared memory bank conflict", NVIDIA's developer forum, thread 77228)."""
     return all(place == lanes[k ^ other] for k, place in enumerate(lanes) if k ^ other < len(lanes))

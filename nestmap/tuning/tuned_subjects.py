@@ -49,13 +49,16 @@ def tuned_subjects(
     template = tuned_variants(facts, layer)
     records = sorted(records_of((*own, *records_for(facts)), layer), key=lambda r: r.time_ms)
     found: dict[str, Tuned] = {}
-    for record in records:
-        if record.variant in template:
-            found.setdefault(record.variant, layer_in(layer, record.variant, device))
-        elif record.variant in sketches or record.schedule is not None:
-            one = _recorded(replace(record, layer=layer), sketches.get(record.variant), device)
-            if one is not None:
-                found.setdefault(one.variant, one)
+    if records and records[0].schedule is not None:
+        # Of others it is not looked whether their sketches are today's: it takes a derivation.
+        today = sketches.get(records[0].variant)
+        fastest = _recorded(replace(records[0], layer=layer), today, device)
+        found |= {} if fastest is None else {fastest.variant: fastest}
+    for name in dict.fromkeys(r.variant for r in records):
+        if name in template and name not in found:
+            found[name] = layer_in(layer, name, device)
+        elif name in sketches:
+            found.setdefault(name, sketches[name])
     for name in sketches if is_gpu(facts) else template:
         if name not in found:
             found[name] = sketches[name] if name in sketches else layer_in(layer, name, device)
@@ -63,10 +66,8 @@ def tuned_subjects(
 
 
 def _recorded(record: TuningRecord, today: Tuned | None, device: DeviceProfile) -> Tuned | None:
-    """What a record is of: today's sketch of its name, or that of another release, whose kernel is
-    not to be lost. None where that does not apply any more."""
-    if record.schedule is None:
-        return today
+    """What a record with a schedule is of: today's sketch of its name, or that of another release,
+    whose kernel is not to be lost. None where that does not apply any more."""
     sketch = today.derive() if isinstance(today, PossibleSketch) else today
     if sketch is not None and is_of(record, sketch):
         return sketch

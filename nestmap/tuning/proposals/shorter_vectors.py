@@ -51,9 +51,8 @@ def fitting(
     for assignment in readable(space, choices):
         if longest_vector(assignment) <= widest:
             found.append(assignment)
-            continue
-        shorten = _shortened if _WIDTH in assignment else _in_shorter_lanes
-        if shorten is _shortened or subject.scheduled is not None:
+        elif _WIDTH in assignment or subject.scheduled is not None:
+            shorten = _shortened if _WIDTH in assignment else _in_shorter_lanes
             shorter = shorten(subject, assignment, widest)
             if not check(space, shorter):
                 found.append(shorter)

@@ -56,6 +56,7 @@ def test_a_record_comes_back_from_its_json():
         ({"device": 3}, "/device"),
         ({"schema": "nestmap/record/4"}, "/schema"),
         ({"schedule": []}, "/schedule"),
+        ({"schedule": {"name": "mine", "steps": []}}, "/schedule/schema"),
         ({"surplus": 1}, "/surplus"),
         ({"layer": "vgg16/0"}, "/layer"),
     ],
