@@ -115,24 +115,9 @@ def record_from_json(value: object, path: str = "") -> TuningRecord:
     ]
     if problems:
         raise InputError(problems)
-    if "schedule" in data:
-        _check_schedule(data["schedule"], f"{path}/schedule")
     values: dict[str, Any] = {name: data[name] for name in names if name in data}
     values["layer"] = LayerSpec.from_json(data["layer"])
     return TuningRecord(**values)
-
-
-def _check_schedule(value: object, path: str) -> None:
-    # Few files have any.
-    from mapper.schedules.schedule_text import schedule_from_json
-
-    try:
-        schedule_from_json(value)
-    except InputError as error:
-        raise InputError(
-            Problem(f"{path}/{p.path.lstrip('/')}", p.message, p.found, p.allowed, p.remedy)
-            for p in error.problems
-        ) from None
 
 
 def _is_text(value: object) -> bool:

@@ -14,6 +14,7 @@ from mapper.layer_sets import layer_set_names
 from mapper.layer_spec import LayerSpec
 from mapper.plain_files import read_plain_file
 from mapper.profiles import profile_names
+from mapper.schedules.schedule_text import schedule_from_json
 from mapper.tuning_records import (
     TuningRecord,
     choices_key,
@@ -108,12 +109,27 @@ def _read(path: Path) -> tuple[TuningRecord, ...]:
     except (OSError, ValueError) as error:
         raise InputError(Problem(str(path), "cannot be read", str(error))) from error
     try:
-        return records_from_json(loads_bounded(text, max_bytes=_MAX_BYTES, max_depth=_MAX_DEPTH))
+        read = loads_bounded(text, max_bytes=_MAX_BYTES, max_depth=_MAX_DEPTH)
+        records = records_from_json(read)
+        for index, record in enumerate(records):
+            if record.schedule is not None:
+                _check_schedule(record.schedule, f"/records/{index}/schedule")
+        return records
     except InputError as error:
         raise InputError(
             Problem(f"{path}{p.path}", p.message, p.found, p.allowed, p.remedy)
             for p in error.problems
         ) from error
+
+
+def _check_schedule(value: object, path: str) -> None:
+    try:
+        schedule_from_json(value)
+    except InputError as error:
+        raise InputError(
+            Problem(f"{path}/{p.path.lstrip('/')}", p.message, p.found, p.allowed, p.remedy)
+            for p in error.problems
+        ) from None
 
 
 def _write(path: Path, records: Iterable[TuningRecord]) -> None:

@@ -27,6 +27,7 @@ from nestmap.tuning import record_files
 from nestmap.tuning.record_files import (
     device_folder,
     file_of,
+    own_records,
     read_records,
     write_records,
 )
@@ -56,7 +57,6 @@ def test_a_record_comes_back_from_its_json():
         ({"device": 3}, "/device"),
         ({"schema": "nestmap/record/4"}, "/schema"),
         ({"schedule": []}, "/schedule"),
-        ({"schedule": {"name": "mine", "steps": []}}, "/schedule/schema"),
         ({"surplus": 1}, "/surplus"),
         ({"layer": "vgg16/0"}, "/layer"),
     ],
@@ -82,6 +82,18 @@ def test_a_record_carries_its_sketchs_schedule_since_the_third_schema():
     assert "schedule" not in record().to_json()
     old = {**record().to_json(), "schema": "nestmap/record/2"}
     assert records_from_json({"schema": "nestmap/record/2", "records": [old]}) == (record(),)
+
+
+def test_a_wrong_schedule_in_a_file_is_named(tmp_path: Path):
+    wrong = record(schedule={"name": "mine", "steps": []})
+    (tmp_path / "gpu").mkdir()
+    text = json.dumps(records_to_json([record(), wrong]))
+    (tmp_path / "gpu" / "layers.json").write_text(text)
+    with pytest.raises(InputError) as caught:
+        own_records(tmp_path, "gpu")
+    assert [p.path for p in caught.value.problems] == [
+        f"{tmp_path / 'gpu' / 'layers.json'}/records/1/schedule/schema"
+    ]
 
 
 def test_missing_fields_are_all_named():
