@@ -9,19 +9,23 @@ Convolutions for Mobile GPUs" (GPGPU'20), section 4.1, that splits what slides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from mapper.ast_model.index_expr import (
     Expr,
+    Quotient,
+    Remainder,
     Symbol,
     const,
     exact_div,
     is_nonnegative,
     parameter_symbol,
     symbol,
+    the_symbol,
 )
+from mapper.ast_model.loop_nest import Guard
 from mapper.ast_model.nodes import NO, Join, Node, Pad, Program, Slide, Split
 from mapper.schedules.access import Access
 from mapper.schedules.nests import at_depth, permuted, repeated
@@ -66,12 +70,17 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How an access is cut: its dimensions and the loops' variables with their extents."""
+    """How an access is cut: its dimensions and the loops' variables with their extents.
+
+    ``digits`` are of the ``inner`` variables those that are one dimension of the element with the
+    variable before: it is read in rows of as many places (channels in blocks of 16).
+    """
 
     dimensions: tuple[Dimension, ...]
     outer: tuple[tuple[Symbol, Expr], ...]
     inner: tuple[tuple[Symbol, Expr], ...]
     otherwise: float
+    digits: frozenset[Symbol] = frozenset()
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -86,6 +95,17 @@ class Tiling:
         return plain and [terms[0].variable for terms in inner] == [v for v, _ in self.inner]
 
     @property
+    def own(self) -> tuple[tuple[Symbol, Expr], ...]:
+        """The first variable of each dimension of the element, and how much it holds."""
+        found: list[tuple[Symbol, Expr]] = []
+        for variable, extent in self.inner:
+            if variable in self.digits:
+                found[-1] = found[-1][0], found[-1][1] * extent
+            else:
+                found.append((variable, extent))
+        return tuple(found)
+
+    @property
     def is_within(self) -> bool:
         """True if no place is in a border: pads only cut off."""
         return not any(d.guarded for d in self.dimensions)
@@ -93,6 +113,7 @@ class Tiling:
 
 def tiling_of(program: Program, access: Access) -> Tiling:
     """The tiles of an access; NotAffine says what does not fit."""
+    access, digits = _in_digits(access, dict(program.sizes))
     zeros = {p.name for p in program.parameters if 0 in p.values}
     plain = {name: symbol(name) for name in zeros}
 
@@ -127,7 +148,53 @@ def tiling_of(program: Program, access: Access) -> Tiling:
         tuple((s, known(_extent(s))) for s in access.outer),
         tuple((s, known(_extent(s))) for s in access.inner),
         access.otherwise,
+        digits,
     )
+
+
+def _in_digits(
+    access: Access, sizes: Mapping[str, int]
+) -> tuple[Access, frozenset[Symbol]]:
+    """The access with two variables for each of the element's that only comes as a quotient and a
+    remainder of one number, which divides its extent; the second of each two."""
+    inner, digits = list[Symbol](), set[Symbol]()
+    for variable in access.inner:
+        row = _row(access, variable, sizes)
+        if row is None:
+            inner.append(variable)
+            continue
+        whole = symbol(f"{variable.name}q", exact_div(_extent(variable), row))
+        rest = symbol(f"{variable.name}r", row)
+        # Whole rows and a rest: the quotient and the remainder of this sum are its parts.
+        put = {variable.name: row * whole + rest}
+        access = replace(
+            access,
+            indices=tuple(i.substitute(put) for i in access.indices),
+            guards=tuple(Guard(g.index.substitute(put), g.limit) for g in access.guards),
+        )
+        inner += [the_symbol(whole), the_symbol(rest)]
+        digits.add(the_symbol(rest))
+    return replace(access, inner=tuple(inner)), frozenset(digits)
+
+
+def _row(access: Access, variable: Symbol, sizes: Mapping[str, int]) -> Expr | None:
+    """The number by which all places divide a variable; None if there is none, or several."""
+    rows: set[Expr] = set()
+    has_rest = has_whole = False
+    for atom in (a for i in access.indices for monomial, _ in i.terms for a in monomial):
+        if isinstance(atom, Symbol):
+            if atom == variable:
+                return None
+        elif variable in atom.numerator.symbols():
+            rows.add(atom.denominator)
+            has_whole |= isinstance(atom, Quotient)
+            has_rest |= isinstance(atom, Remainder)
+    if len(rows) != 1 or not (has_whole and has_rest):
+        return None
+    row, extent = rows.pop(), _extent(variable)
+    if row.constant is None or not extent.names() <= sizes.keys():
+        return None
+    return row if extent.evaluate(sizes) % row.constant == 0 else None
 
 
 def _extent(variable: Symbol) -> Expr:
@@ -235,14 +302,14 @@ def with_repeats(names: Names, node: Node, tiling: Tiling) -> Node:
 def repeated_inner(tiling: Tiling) -> tuple[int, ...]:
     """The dimensions of the loop's element along which it holds the same again and again."""
     used = {t.variable for d in tiling.dimensions for t in d.inner}
-    return tuple(k for k, (variable, _) in enumerate(tiling.inner) if variable not in used)
+    return tuple(k for k, (variable, _) in enumerate(tiling.own) if variable not in used)
 
 
 def made_anew(names: Names, base: Node, tiling: Tiling) -> Node:
     """The loop's element for each iteration, from the base alone and without repeats: dimensions
     are the outer loops that it depends on, then its own but those of :func:`repeated_inner`."""
-    skipped = set(repeated_inner(tiling))
-    kept = tuple(pair for k, pair in enumerate(tiling.inner) if k not in skipped)
+    skipped = {tiling.own[k][0] for k in repeated_inner(tiling)}
+    kept = tuple(pair for pair in tiling.inner if pair[0] not in skipped)
     own = replace(without_repeats(tiling), inner=kept)
     cut = tiles(names, base, own, Margin())
     return at_depth(names, lambda v: element(names, v, own, Margin()), cut, len(own.outer))
@@ -251,7 +318,7 @@ def made_anew(names: Names, base: Node, tiling: Tiling) -> Node:
 def again(names: Names, node: Node, tiling: Tiling) -> Node:
     """The loop's element, of one without the dimensions of :func:`repeated_inner`."""
     for place in repeated_inner(tiling):
-        extent = tiling.inner[place][1]
+        extent = tiling.own[place][1]
         node = at_depth(names, lambda v, n=extent: repeated(names, v, n), node, place)
     return node
 
@@ -272,7 +339,11 @@ def element(names: Names, tile: Node, tiling: Tiling, margin: Margin) -> Node:
         if variable not in labels:
             node, labels = repeated(names, node, extent), [variable, *labels]
     wanted = [v for v, _ in tiling.inner]
-    return permuted(names, node, [labels.index(label) for label in wanted])
+    node = permuted(names, node, [labels.index(label) for label in wanted])
+    for depth in reversed(range(len(wanted))):
+        if wanted[depth] in tiling.digits:
+            node = at_depth(names, Join, node, depth - 1)
+    return node
 
 
 def _cut(names: Names, node: Node, depth: int, terms: Sequence[Term], length: Expr) -> Node:

@@ -46,7 +46,7 @@ def lanes_of(
     found = carried("sketch", Names(program), program, loop, every=True)
     tiling = part_tiling("sketch", found, loop, one_part("sketch", found, loop, base, use))
     core = without_repeats(tiling)
-    variable = tiling.inner[place][0]
+    variable = tiling.own[place][0]
     mine = [any(t.variable == variable for t in core.dimensions[d].inner) for d in core.kept]
     rank = len(core.outer) + len(core.kept)
     return rank, len(core.outer) + mine.index(True) if any(mine) else None
