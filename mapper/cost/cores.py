@@ -22,31 +22,37 @@ from mapper.constraint_rules.predicate import Variable
 from mapper.cost.loops import Accesses, Decided, Reach, accesses_of, shared_loops, width_of
 from mapper.cpu_targets import vector_registers
 from mapper.device_profile import DeviceProfile
-from mapper.schedule import ScheduleCode
+from mapper.schedule import DIMENSIONS, Level, ScheduleCode
 
 #: Bytes of the caches of a core, the last one's share of it.
 CACHES = (32 << 10, 1 << 20, 8 << 20)
 #: Bytes that a core gets in a cycle from the level behind each.
-_FROM_BEHIND = (32.0, 20.0, 10.0)
+_FROM_BEHIND = (55.0, 10.0, 4.0)
 _CYCLES_A_MS = 3e6
 #: Vector operations, loads and stores that a core begins in a cycle.
 _UNITS = 2.0
-_LOADS = 0.47
+_LOADS = 0.67
 _STORES = 0.5
+#: What a guard that may fail adds to a load.
+_GUARD = 0.5
 #: Least cycles of a step: until the result of a vector operation can be used.
 _LATENCY = 15.0
 #: What it costs where sums do not fit into the registers, and where a body is so long (in vector
 #: operations) that it is fetched anew in every step; such bodies take compilers long, too.
 _SPILLING = 6.0
-_LONGEST_BODY = 64.0
-_TOO_LONG = 1.2
-#: Numbers that steps taken together find side by side are loaded as vectors, and taken apart.
+_LONGEST_BODY = 1000.0
+_TOO_LONG = 1.5
+#: Numbers that steps taken together find side by side are loaded as vectors, and taken apart,
+#: where there are as many.
 _TAKEN_APART = 1.6
+_VECTOR = 4
 #: Cycles of a step of a loop that is not unrolled, of a work-item, of a group and of a launch.
-_STEP = 1.0
+_STEP = 2.2
 _ITEM = 1.0
 _GROUP = 120.0
 _LAUNCH = 2e4
+#: Groups for each core that are dealt out one by one.
+_IN_TURN = 16
 _LOCAL_CODES = frozenset({ScheduleCode.LOCAL_0, ScheduleCode.LOCAL_1, ScheduleCode.LOCAL_2})
 #: To take the place of a fused loop apart.
 _DIGIT = 0.6
@@ -67,20 +73,34 @@ class CoreCost:
         decided = Decided.of(assignment)
         cycles = 0.0
         for name, statements in self._kernels:
-            line = prod(decided.sizes.get((name, dimension), 1) for dimension in range(3))
+            line = [decided.sizes.get((name, dimension), 1) for dimension in DIMENSIONS]
             own = [_Mapped(s, decided.values, decided.codes) for s in statements]
             cycles += _LAUNCH + self._kernel(own, line)
         return cycles / _CYCLES_A_MS
 
-    def _kernel(self, statements: Sequence[_Mapped], group: int) -> float:
+    def _kernel(self, statements: Sequence[_Mapped], line: Sequence[int]) -> float:
         if not statements:
             return 0.0
-        items = max(s.items for s in statements)
-        groups = ceil(items / max(1, group))
+        largest = max(statements, key=lambda s: s.items)
+        groups = largest.groups(line)
+        items, count = sum(size * n for size, n in groups), sum(n for _, n in groups)
         work = sum(s.cycles(self._registers, self._widest) for s in statements)
-        work += items * _ITEM + groups * _GROUP
-        # The last round of groups may leave cores idle.
-        return work / self._units * (ceil(groups / self._units) / (groups / self._units))
+        work += items * _ITEM + count * _GROUP
+        return work * _busiest(groups, self._units) / items
+
+
+def _busiest(groups: Iterable[tuple[int, int]], cores: int) -> float:
+    """Work-items of the core that has most of them, where cores take groups one by one; of groups
+    there are so many of each size."""
+    sizes = sorted(groups, reverse=True)
+    items, count = sum(size * n for size, n in sizes), sum(n for _, n in sizes)
+    if count > _IN_TURN * cores:
+        # About half a group longer than the others.
+        return items / cores + sizes[0][0] / 2
+    loads = [0] * cores
+    for size in chain.from_iterable([size] * n for size, n in sizes):
+        loads[loads.index(min(loads))] += size
+    return float(max(loads))
 
 
 def _in_turn(codes: Sequence[int | None]) -> list[int]:
@@ -116,6 +136,37 @@ class _Mapped:
         accesses = (*statement.reads, statement.writes)
         outer = [a for a in accesses if a.buffer.memory is not Memory.PRIVATE]
         self._outer = [Reach(a, self._loops, self._trips, values) for a in outer]
+        self._guards = sum(
+            asked.may_fail(self._loops, self._trips, values) for asked in statement.guards
+        )
+
+    def groups(self, line: Sequence[int]) -> list[tuple[int, int]]:
+        """Sizes of work-groups of these local sizes, and how many there are of each: the last of a
+        dimension may have fewer work-items."""
+        found = [(1, 1)]
+        for dimension, width in enumerate(line):
+            items, groups = self._spread(dimension)
+            whole, rest = divmod(items, width) if groups is None else (groups, 0)
+            size = width if groups is None else items
+            own = [(size, whole)] * (whole > 0) + [(rest, 1)] * (rest > 0)
+            found = [(a * b, n * m) for a, n in found for b, m in own]
+        return found
+
+    def _spread(self, dimension: int) -> tuple[int, int | None]:
+        """Work-items along a dimension, and groups where codes say how many there are."""
+        trips = {Level.GLOBAL: 1, Level.LOCAL: 1, Level.WORK_GROUP: 1}
+        level, grouped = Level.GLOBAL, False
+        mine = False
+        for k in self._shared:
+            code = ScheduleCode(self._codes[k] or 0)
+            if code != ScheduleCode.FUSED:
+                level, mine = code.level, code.dimension == dimension
+                grouped |= mine and level is not Level.GLOBAL
+            if mine:
+                trips[level] *= self._trips[k]
+        if grouped:
+            return trips[Level.LOCAL], trips[Level.WORK_GROUP]
+        return trips[Level.GLOBAL], None
 
     def cycles(self, registers: int, widest: int) -> float:
         """Of one core that does all."""
@@ -148,19 +199,23 @@ class _Mapped:
         held = [r.fetched(own, self._vector, lanes, self._trips) for r in self._reads()
                 if r.along(self._vector)]  # fmt: skip
         joined = self._joined(moving, widest) if reduces and lanes == 1.0 else 1.0
+        fetched *= 1.0 + _GUARD * self._guards
         cycles = max(tile * operations / _UNITS, fetched / _LOADS) / joined
         if reduces:
             needed = (tile + min(held, default=0.0)) / joined + 2
             kept = needed <= registers and self._sums() <= MAX_REGISTERS
             cycles = max(cycles, _LATENCY) * (1.0 if kept else _SPILLING)
             unrolled = self._unrolled(reduces[-1])
-            between = range(reduces[0] + 1, reduces[-1])
-            if any(self._loops[k].map_id is not None and self._trips[k] > 1 for k in between):
+            between = [k for k in range(reduces[0] + 1, reduces[-1])
+                       if self._loops[k].map_id is not None and self._trips[k] > 1]  # fmt: skip
+            if between:
                 # Work-items take turns: each fetches its sums, and puts them back.
-                cycles += 2 * tile / _STORES / self._trips[reduces[-1]]
+                inside = prod(self._trips[k] for k in reduces if k > between[-1])
+                cycles += 2 * tile / _STORES / inside
             if tile * unrolled > _LONGEST_BODY:
                 cycles *= _TOO_LONG
-            if unrolled > 1 and lanes > 1 and any(r.along(reduces[-1]) for r in self._reads()):
+            near = max((r.side_by_side(reduces[-1]) for r in self._reads()), default=1)
+            if unrolled > 1 and lanes > 1 and near >= _VECTOR:
                 cycles *= _TAKEN_APART
         else:
             stores = 1.0 if self._stores_in_lanes() else lanes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -65,11 +65,31 @@ class CostLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """Whether a place is at least 0 and below a limit."""
+
+    place: Function
+    limit: Function
+    names: frozenset[str]
+
+    def may_fail(
+        self, loops: Sequence[CostLoop], trips: Sequence[int], values: dict[str, int]
+    ) -> bool:
+        """Whether it does for the first or the last iteration of some loop."""
+        first = dict.fromkeys(self.names, 0) | values
+        last = first | {loop.variable: trip - 1 for loop, trip in zip(loops, trips, strict=True)
+                        if loop.variable in self.names}  # fmt: skip
+        limit = self.limit(values)
+        return any(not 0 <= self.place(at) < limit for at in (first, last))
+
+
+@dataclass(frozen=True, slots=True)
 class Accesses:
     """A store with the loops around it, outermost first, and what is loaded for it.
 
     ``operations`` are those of a vector, or of a scalar; ``private`` are the private arrays that
-    are read. ``parameters`` are all that the sizes of it depend on, sorted.
+    are read; ``guards`` are what is asked of places before something is fetched. ``parameters`` are
+    all that the sizes of it depend on, sorted.
     """
 
     loops: tuple[CostLoop, ...]
@@ -77,6 +97,7 @@ class Accesses:
     writes: Access
     operations: float
     private: frozenset[str]
+    guards: tuple[Asked, ...]
     parameters: tuple[str, ...]
 
 
@@ -115,6 +136,13 @@ class Reach:
     def along(self, loop: int | None) -> bool:
         """Whether neighbours of a loop access neighbours."""
         return loop is not None and self.moves(loop) and self._near[loop]
+
+    def side_by_side(self, loop: int) -> int:
+        """How many neighbours of a loop access neighbours: all of them, or one; of a loop over a
+        window's rows and columns one."""
+        spans, trip = self._spans[loop], self._trips[loop]
+        straight = self.along(loop) and spans is not None and sum(spans) == spans[-1] == trip - 1
+        return trip if straight else 1
 
     def fetched(
         self, own: Sequence[int], vector: int | None, lanes: float, trips: Sequence[int]
@@ -189,8 +217,9 @@ def accesses_of(kernel: LoopKernel) -> tuple[str, list[Accesses]]:
             private = frozenset(r.buffer.name for r in reads if r.buffer.memory is Memory.PRIVATE)
             writes = _access(statement.buffer, statement.indices)
             operations = _operations(statement.value)
+            asked = tuple(dict.fromkeys(_asked(statement.value)))
             parameters = _parameters(statement, loops)
-            found.append(Accesses(own, fetched, writes, operations, private, parameters))
+            found.append(Accesses(own, fetched, writes, operations, private, asked, parameters))
     return kernel.name, found
 
 
@@ -221,10 +250,7 @@ def _operations(value: Value) -> float:
         case Constant() | Load():
             return 0.0
         case Guarded():
-            # What is cropped of a tile in registers is known when the kernel is compiled.
-            inside = value.value
-            known = isinstance(inside, Load) and inside.buffer.memory is Memory.PRIVATE
-            return _operations(inside) + (0.0 if known else 1.0)
+            return _operations(value.value)
         case LaneSum():
             return 2.0 + _operations(value.value)
         case Operate():
@@ -234,6 +260,23 @@ def _operations(value: Value) -> float:
             ):
                 return inner
             return inner + (_SLOW_OPERATION if value.op in _SLOW else 1.0)
+
+
+def _asked(value: Value) -> Iterator[Asked]:
+    match value:
+        case Guarded(guard, inside, _):
+            # What is cropped of a tile in registers is known when the kernel is compiled.
+            if not (isinstance(inside, Load) and inside.buffer.memory is Memory.PRIVATE):
+                names = guard.index.names()
+                yield Asked(function_of(guard.index), function_of(guard.limit), names)
+            yield from _asked(inside)
+        case LaneSum():
+            yield from _asked(value.value)
+        case Operate():
+            for operand in value.operands:
+                yield from _asked(operand)
+        case _:
+            return
 
 
 def width_of(code: int | None) -> int:
