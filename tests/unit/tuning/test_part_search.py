@@ -12,6 +12,7 @@ from mapper.ast_model.text_form import parse
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import ParameterVariable
 from mapper.constraint_rules.rule import Mode
+from mapper.layer_spec import LayerSpec
 from mapper.pipeline import derive_space, subject_of_program
 from mapper.profiles import load_profile
 from mapper.solver.factored.suited import SuitedSpace
@@ -23,7 +24,7 @@ from nestmap.tuning.drawing import Drawn
 from nestmap.tuning.fewer_sizes import solved_for_search, with_fewer_sizes
 from nestmap.tuning.kernel_parts import KernelPart, kernel_parts
 from nestmap.tuning.part_search import PartSearch
-from nestmap.tuning.sketch_subjects import sketched_subjects, with_suits
+from nestmap.tuning.sketch_subjects import layer_in, sketched_subjects, with_suits
 
 POCL = load_profile("pocl")
 PROGRAM = parse("""program "product" {
@@ -96,14 +97,29 @@ def test_all_solutions_of_a_small_space_are_tried() -> None:
     assert len(keys) > 0.9 * number
 
 
-def test_sizes_that_are_pinned_beside_the_fewer_are_found() -> None:
+def test_a_size_that_the_users_constraints_ask_for_is_kept_among_the_fewer() -> None:
+    """Of each octave the size that goes with what is said of it, though two divides another."""
+    assert 6 not in sizes_of(with_fewer_sizes(part_of("tile-packed-column").space), "chunk_c")
     part = part_of("tile-packed-column", "chunk_c == 6")
-    assert 6 not in sizes_of(with_fewer_sizes(part.space), "chunk_c")
-    search = PartSearch(part.space, part.cost(POCL), 1)
-    assert search.expected_ms < float("inf")
-    drawn = search.next()
+    few = with_fewer_sizes(part.space)
+    assert 6 in sizes_of(few, "chunk_c") and len(sizes_of(few, "chunk_c")) <= 6
+    assert 0 < SuitedSpace(few).count_joint() < SuitedSpace(part.space).count_joint()
+    drawn = PartSearch(part.space, part.cost(POCL), 1).next()
     assert drawn is not None
     assert drawn.assignment[ParameterVariable("chunk_c")] == 6
+
+
+def test_the_fewer_sizes_of_a_map_of_14_are_those_that_leave_no_rest() -> None:
+    """Sizes may overhang: not 4 and 8, which two divides more often. The largest stays."""
+    layer = LayerSpec(64, 14, 14, 64, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
+    subject = layer_in(layer, "tile-bordered-packed-filter", POCL)
+    space = derive_space(subject, Mode.STRICT, POCL, with_suits(subject, DEFAULT_OPTIONS))
+    few = with_fewer_sizes(space)
+    for own, rest in (("own_row", "rho_row"), ("own_column", "rho_column")):
+        assert {4, 7, 8, 14} < sizes_of(space, own)
+        assert sizes_of(few, own) == {1, 2, 7, 14, 16}
+        # What a tile lacks goes with sizes.
+        assert sizes_of(few, rest) == sizes_of(space, rest) >= {0, 2}
 
 
 def test_a_space_that_is_too_large_is_searched_with_still_fewer_sizes(
@@ -120,10 +136,17 @@ def test_a_space_that_is_too_large_is_searched_with_still_fewer_sizes(
 
 
 def test_what_no_fewer_sizes_allow_is_searched_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = part_of("tile-packed-column", "chunk_c == 6")
-    assert not SuitedSpace(with_fewer_sizes(part.space)).count_joint()
+    """What is said of three sizes together is not looked at where each keeps fewer."""
+    part = part_of("tile-packed-column", "own_row * own_column * chunk_c == 54")
+    number = SuitedSpace(part.space).count_joint()
+    assert number and not SuitedSpace(with_fewer_sizes(part.space)).count_joint()
+    search = PartSearch(part.space, part.cost(POCL), 1)
+    assert search.expected_ms < float("inf")
+    drawn = search.next()
+    assert drawn is not None and not check(part.space, drawn.assignment)
+    # Whatever it takes.
     monkeypatch.setattr(fewer_sizes, "_MOST_ARCS", 100)
-    assert solved_for_search(part.space, Watch()).count_joint()
+    assert solved_for_search(part.space, Watch()).count_joint() == number
 
 
 def test_a_kernel_that_packs_constants_costs_a_run_nothing() -> None:
