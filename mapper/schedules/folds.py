@@ -147,6 +147,9 @@ def touches_none(node: Node, marks: Mapping[str, Mark]) -> bool:
             mark = component_mark(argument, marks)
             inner = {**marks, parameter: True if mark is None else mark}
             return touches_none(body, inner)
+        case Call(_, arguments):
+            # Such as 16-bit floats that are converted before they are multiplied.
+            return all(touches_none(argument, marks) for argument in arguments)
         case _:
             hidden = {name for name, mark in marks.items() if _any(mark)}
             return not free_names(node) & hidden

@@ -1,4 +1,4 @@
-"""What lies in rows of channels (NCHW16c) is cut, bordered, packed and staged like what does not."""
+"""Layers in rows of channels (NCHW16c) and in 16-bit floats are rewritten like others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from mapper.ast_model.elaborate import elaborate
 from mapper.ast_model.interpreter import interpret
 from mapper.ast_model.text_form import parse
 from mapper.ast_model.type_check import check_program
-from mapper.layer_spec import Layout, LayerSpec
+from mapper.layer_spec import DType, LayerSpec, Layout
 from mapper.profiles import load_profile
 from mapper.programs.high_level import high_level_convolution
 from mapper.schedules.schedule import derived
 from mapper.schedules.schedule_text import parse_schedule
 from mapper.schedules.sketches.derivation import sketches_of
+from mapper.variants import LAST_RESORT, variant_program
 
 #: A window over the places of each row, of all eight channels, which lie four by four.
 PROGRAM = parse("""program "rows" {
@@ -45,7 +46,7 @@ INPUTS = {
         "split(x, 2) overlap(x_tile, a)",
         "split(x, 2) overlap(x_tile, a) stage(x_tile, a, local)",
         "overlap(x, a) stage(x, a, private, once=true)",
-        "border(x, a, wide) split(x, 2) overlap(x_tile, wide) stage(x_tile, wide, local, [2, 0, 1])",
+        "border(x, a, b) split(x, 2) overlap(x_tile, b) stage(x_tile, b, local, [2, 0, 1])",
     ],
 )
 def test_steps_on_rows_of_channels_keep_the_meaning(steps: str) -> None:
@@ -66,3 +67,14 @@ def test_a_layer_with_channels_in_rows_has_the_sketches_of_one_without() -> None
         names[layout] = {s.name for s in found if s.name.endswith("-filter")}
     assert "tile-bordered-packed-windows-filter" in names[Layout.NCHW16C]
     assert names[Layout.NCHW] <= names[Layout.NCHW16C]
+
+
+@pytest.mark.parametrize("device", ["pocl", "h200"])
+def test_a_layer_in_16_bit_floats_has_the_sketches_of_one_in_32(device: str) -> None:
+    # Operands are converted before they are multiplied: the order of the sums is as free.
+    layer = LayerSpec(8, 8, 8, 8, 3, 3, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
+    profile, names = load_profile(device), list[set[str]]()
+    for dtype in DType:
+        program = variant_program(replace(layer, dtype=dtype), LAST_RESORT)
+        names.append({s.name for s in sketches_of(program, profile)})
+    assert names[0] == names[1] and len(names[0]) > 8
