@@ -26,7 +26,7 @@ class JsonBounds:
     values: int = 10_000
 
 
-#: A program of the blocked variants has 67 levels; nothing valid needs twice as many.
+#: The deepest program of a layer that was seen had 67 levels; nothing valid needs twice as many.
 PROGRAM_BOUNDS = JsonBounds(levels=160, values=60_000)
 DEFAULT_BOUNDS = JsonBounds()
 

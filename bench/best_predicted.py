@@ -30,7 +30,7 @@ from nestmap.tuning.guided import GuidedStrategy
 from nestmap.tuning.predicted_start import COUNT, EFFORT
 from nestmap.tuning.strategy import Source
 
-VARIANTS = ("direct", "partial", "tiled", "blocked")
+VARIANTS = ("direct", "partial")
 DEVICES = ("pocl", "h200")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from random import Random
 from statistics import median
 from typing import Any
 
@@ -17,10 +18,16 @@ from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.device_profile import DeviceProfile
 from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject, derive_space, generate_kernels, subject_of_layer
-from mapper.rewrites.catalogue import CHAINS, LONE_VARIANTS
-from mapper.rewrites.families import Family
+from mapper.solver.factored.suited import SuitedSpace
+from mapper.solver.sampling import sample
 from mapper.solver.space import Space
-from mapper.variants import VARIANTS
+from mapper.variants import LAST_RESORT, VARIANTS
+from nestmap.tuning.sketch_subjects import (
+    PossibleSketch,
+    is_sketch,
+    possible_subjects,
+    with_suits,
+)
 
 SCHEMA = "nestmap/bench-generation/1"
 #: Upper limit of the median, ms of CPU time a kernel, that is aimed at.
@@ -45,9 +52,11 @@ class Cell:
         return tuple(ms / count for ms, count in zip(self.plan_ms, self.kernels, strict=True))
 
 
-def applicable(layer: LayerSpec, variants: Sequence[str]) -> Iterator[str]:
-    """Those of the variants that compute the layer."""
-    return (name for name in variants if VARIANTS[name].applies(layer) is None)
+def all_of(layer: LayerSpec, device: DeviceProfile) -> tuple[str, ...]:
+    """The variants that compute the layer, and the sketches that it may have on the device."""
+    variants = [name for name, variant in VARIANTS.items() if variant.applies(layer) is None]
+    sketches = possible_subjects(subject_of_layer(layer, LAST_RESORT), device)
+    return tuple(dict.fromkeys((*variants, *(sketch.variant for sketch in sketches))))
 
 
 def measured(
@@ -59,12 +68,14 @@ def measured(
     clock: Callable[[], float] = time.process_time,
 ) -> Cell:
     """Generate ``mappings`` plans of a layer; fewer where no more are found."""
-    subject = subject_of_layer(layer, variant)
-    space = derive_space(subject, Mode.STRICT, device, RuleOptions())
+    subject = _subject(layer, variant, device)
+    if subject is None:
+        return Cell(layer.name, variant, (), (), ())
+    space = derive_space(subject, Mode.STRICT, device, with_suits(subject, RuleOptions()))
     plan_ms: list[float] = []
     kernels: list[int] = []
     characters: list[int] = []
-    for assignment in _assignments(subject, space, device, mappings, seed):
+    for assignment in _assignments(subject, space, mappings, seed):
         start = clock()
         plan = generate_kernels(subject, assignment)
         plan_ms.append((clock() - start) * 1e3)
@@ -73,21 +84,20 @@ def measured(
     return Cell(layer.name, variant, tuple(plan_ms), tuple(kernels), tuple(characters))
 
 
-def _assignments(
-    subject: Subject, space: Space, device: DeviceProfile, count: int, seed: int
-) -> Assignments:
-    """Samples of the space; of blocked variants what a search proposes, which unrolls more."""
-    if subject.variant not in CHAINS or subject.layer is None:
-        from mapper.solver.sampling import sample
+def _subject(layer: LayerSpec, variant: str, device: DeviceProfile) -> Subject | None:
+    """The layer in a variant or under a sketch; None where that sketch does not apply after all."""
+    if variant in VARIANTS:
+        return subject_of_layer(layer, variant)
+    return PossibleSketch(subject_of_layer(layer, LAST_RESORT), variant, device).derive()
 
+
+def _assignments(subject: Subject, space: Space, count: int, seed: int) -> Assignments:
+    """Samples of the space; of a sketch those that suit the device."""
+    if not is_sketch(subject):
         return list(sample(space, count, seed))
-    from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
-
-    family = Family.SINGLE if subject.variant in LONE_VARIANTS else Family.GROUPS
-    proposals = BlockedProposals(
-        subject.layer, subject.variant, subject, space, device, family, seed
-    )
-    return proposals.propose(count)
+    suited, random = SuitedSpace(space), Random(seed)
+    drawn = (suited.draw_joint(random) for _ in range(count))
+    return [found for found in drawn if found is not None]
 
 
 def summary(cells: Sequence[Cell]) -> dict[str, Any]:

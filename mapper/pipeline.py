@@ -177,8 +177,7 @@ def derive_space(
     if subject.parameter_space is not None:
         return subject.parameter_space
     require_elements(subject, device)
-    known = VARIANTS.get(subject.variant) if subject.scheduled is None else None
-    if subject.scheduled is not None or (known is not None and known.free_grid):
+    if subject.scheduled is not None:
         options = replace(options, free_grid=True)
     if mode is Mode.PAPER or subject.program is None or subject.types is None:
         return build_space(subject.nests, mode, options, device=device)

@@ -1,4 +1,5 @@
-"""Programs that compute a convolution layer, by name."""
+"""Programs that compute a convolution layer, by name: those of the two papers, and the one that
+sketches rewrite."""
 
 from __future__ import annotations
 
@@ -12,7 +13,6 @@ from mapper.programs.direct_convolution import direct_convolution
 from mapper.programs.half_storage import stored_in_half
 from mapper.programs.high_level import high_level_convolution
 from mapper.programs.partial_convolution import partial_convolution
-from mapper.rewrites.catalogue import blocked_program, why_not
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,12 @@ class Variant:
     ``applies`` is None for a layer that the variant computes, else what it does not do: the
     field, what was found and what is allowed. ``build`` is for layers to which it applies, and
     gives them in 32-bit floats whatever they are stored in (:func:`variant_program` does both).
-    With ``free_grid`` its mappings may use fewer local dimensions than work-group dimensions
-    (see ``RuleOptions``): its work-groups are one line of work-items.
     """
 
     name: str
     description: str
     build: Callable[[LayerSpec], Program]
     applies: Callable[[LayerSpec], Problem | None]
-    free_grid: bool = False
 
 
 def _only(layer: LayerSpec, **allowed: object) -> Problem | None:
@@ -67,16 +64,6 @@ def one_plain_image_in_equal_steps(layer: LayerSpec) -> Problem | None:
     return one_plain_image(layer) or _only(layer, stride_x=layer.stride_y)
 
 
-def _blocked(name: str, description: str) -> Variant:
-    return Variant(
-        name,
-        description,
-        lambda layer: blocked_program(layer, name),
-        lambda layer: why_not(layer, name),
-        free_grid=True,
-    )
-
-
 VARIANTS: dict[str, Variant] = {
     v.name: v
     for v in (
@@ -98,42 +85,6 @@ VARIANTS: dict[str, Variant] = {
             high_level_convolution,
             every_layer,
         ),
-        _blocked(
-            "tiled",
-            "tiles of image and packed weights in local memory, accumulators in registers",
-        ),
-        _blocked("tiled-slices", "tiled, with channels shared out within a work-group"),
-        _blocked(
-            "tiled-split", "tiled, with channels split over work-groups, a second kernel adds"
-        ),
-        _blocked("tiled-slices-split", "tiled, with channels shared out at both levels"),
-        _blocked("tiled-vectors", "tiled, with rows of the image copied in vectors"),
-        _blocked("tiled-vectors-slices", "tiled-slices, with rows of the image copied in vectors"),
-        _blocked("tiled-vectors-split", "tiled-split, with rows of the image copied in vectors"),
-        _blocked(
-            "tiled-vectors-slices-split",
-            "tiled-slices-split, with rows of the image copied in vectors",
-        ),
-        _blocked("tiled-in-place", "tiled, from weights as they are: no memory beyond the layer's"),
-        _blocked(
-            "tiled-reread",
-            "tiled, operands read from local memory at each use (large kernels, long strides)",
-        ),
-        _blocked("im2col", "windows copied to columns, then a tiled matrix product (GEMM)"),
-        _blocked(
-            "blocked",
-            "accumulators in the registers of lone work-items, image padded, weights packed (CPUs)",
-        ),
-        _blocked("blocked-in-place", "blocked, from the image as it is: guards instead of a copy"),
-        _blocked(
-            "blocked-bands",
-            "blocked, a chunk of channels for a band of tiles whose sums are held meanwhile",
-        ),
-        _blocked(
-            "blocked-bands-in-place",
-            "blocked-bands, from the image as it is: for one that needs no border",
-        ),
-        _blocked("channelwise", "depthwise layers, channels in the lanes of vectors (CPUs)"),
     )
 }
 

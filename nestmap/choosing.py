@@ -1,9 +1,8 @@
-"""Which variant of a layer is meant where nobody names one.
+"""Which variant of a layer is meant where nobody names one, and what limits say of a device.
 
-``direct`` where it computes the layer: its space can be counted and enumerated. Elsewhere, of the
-variants that compute the layer, one that is expected to be fast on the device: the fastest whose
-mappings are found in seconds. What `tune` searches is decided elsewhere
-(:func:`nestmap.tuning.starting_points.tuned_variants`).
+``direct`` where it computes the layer: its space can be counted and enumerated; elsewhere the
+program as it is written. What `tune` searches is decided elsewhere
+(:func:`nestmap.tuning.tuned_subjects.tuned_subjects`).
 """
 
 from __future__ import annotations
@@ -14,10 +13,6 @@ from mapper.variants import DEFAULT_VARIANT, LAST_RESORT, VARIANTS
 
 #: Why a variant is the one that its user named.
 NAMED = "as asked for"
-#: Parts of names of variants that share channels out: to draw from their spaces takes a minute.
-_SLOW_TO_SOLVE = ("slices", "split")
-#: What may be so much slower than the fastest is asked about instead of these.
-_NEAR = 1.3
 #: No GPU lets a work-item have so many bytes of registers.
 _MOST_PRIVATE_OF_GPUS = 4096
 #: What shipped profiles are called by their drivers.
@@ -40,10 +35,9 @@ def facts_of_profile(device: DeviceProfile) -> dict[str, str]:
 
 
 class DefaultVariant:
-    """Chooses for layers on a device; ``reason`` says why it chose the last one as it did."""
+    """Chooses for layers; ``reason`` says why it chose the last one as it did."""
 
-    def __init__(self, device: DeviceProfile) -> None:
-        self._device = device
+    def __init__(self) -> None:
         self.reason = ""
 
     def __call__(self, layer: LayerSpec) -> str:
@@ -52,18 +46,6 @@ class DefaultVariant:
         if problem is None:
             self.reason = "does this layer; others by name"
             return DEFAULT_VARIANT
-        # Loads what searches begin with.
-        from nestmap.tuning.starting_points import promises_on
-
-        promises = promises_on(facts_of_profile(self._device), layer)
         why = f"{DEFAULT_VARIANT} does not do {problem.path} {problem.found}"
-        if not promises:
-            self.reason = f"{why}, and none that is expected to be fast does"
-            return LAST_RESORT
-        least = min(promises.values())
-        near = [name for name, promise in promises.items() if promise <= _NEAR * least]
-        soon = [name for name in near if not any(part in name for part in _SLOW_TO_SOLVE)]
-        self.reason = f"{why}; expected to be the fastest of those that do on {self._device.name}"
-        if soon and soon[0] != near[0]:
-            self.reason += f", but for {near[0]}, whose mappings take long to find"
-        return (soon or near)[0]
+        self.reason = f"{why}; its sketches by name"
+        return LAST_RESORT

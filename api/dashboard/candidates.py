@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.layer_programs import programs_of
+from api.layer_programs import layer_of, programs_of
 from api.problems import not_found
 from api.services import Services
 from api.solver_pool import Answer
@@ -115,8 +115,11 @@ class Candidate:
         if self.layer_name is not None and variant:
             return {"name": self.layer_name}, variant
         asked = None if self.run is None else self.run.request.get("subject")
-        if isinstance(asked, dict) and variant and _is_layer(asked):
-            return asked, variant
+        if isinstance(asked, dict) and variant:
+            layer = layer_of(asked)
+            # Of a variant that is gone there is the stored program alone.
+            if layer is not None and self.program.written_hash in programs_of(layer).values():
+                return asked, variant
         return {"document": json.loads(self.program.json_text)}, ""
 
     def profile(self) -> str | dict[str, Any]:
@@ -136,11 +139,6 @@ def like_profile(name: str, facts: Mapping[str, Any]) -> str:
     text = f"{name} {facts.get('device.name', '')} {facts.get('platform.version', '')}".lower()
     fitting = (p for p in profile_names() if all(word in text for word in p.split("-")))
     return next(fitting, "pocl")
-
-
-def _is_layer(subject: Mapping[str, Any]) -> bool:
-    document = subject.get("document")
-    return "name" in subject or (isinstance(document, dict) and "channels" in document)
 
 
 async def load_candidate(

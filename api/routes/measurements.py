@@ -253,8 +253,8 @@ async def get_run_series(run_id: RunPath, services: ServicesOf) -> Series:
 )  # fmt: skip
 async def get_run_baselines(run_id: RunPath, services: ServicesOf) -> BaselinesDocument:
     """Each other variant of the run's layer by its fastest kernel on the same device in the same
-    state, whichever run measured it. `high-level` (plain loops) and `im2col` (windows copied,
-    then a matrix product) are listed even where nobody has: then `point` is null."""
+    state, whichever run measured it. `high-level` (plain loops) and, where it does the
+    layer, `direct` (CC'22's tiles) are listed even where nobody has: then `point` is null."""
     farm = services.farm
 
     def look() -> tuple[Baselines, str]:

@@ -84,7 +84,8 @@ class RunRequest(StatedFields):
     ) = Field(
         default=None,
         description="A layer's variants or a program's sketches, each a study of its own; if "
-        "absent those of a layer that suit the device, and all sketches of a program",
+        "absent the sketches; of a layer with `pin`, `forbid` or `where`, or in paper mode, "
+        "`direct` and `partial`",
     )
     mode: Literal["strict", "paper"] = "strict"
     strategy: Literal["auto", "guided", "analytic", "random"] = Field(

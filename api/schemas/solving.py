@@ -104,7 +104,9 @@ class OfSubject(Strict):
     """What is asked about."""
 
     subject: Subject
-    variant: VariantName | None = Field(default=None, description="Of a layer; /v1/variants")
+    variant: VariantName | None = Field(
+        default=None, description="Of a layer (/v1/variants), or a sketch"
+    )
     time_limit_s: Number | None = Field(
         default=None, gt=0, le=86_400, description="For solving; the service has a bound of its own"
     )
@@ -157,8 +159,7 @@ class About(StatedFields, OfSubject):
     variant: VariantName | None = Field(
         default=None,
         description="Of a layer (/v1/variants lists them), or a program's sketch. Where absent "
-        "`direct` if it does the layer, else what is expected to be fastest on the device, and a "
-        "program as it is written",
+        "`direct` if it does the layer, else `high-level`, and a program as it is written",
     )
     mode: Literal["strict", "paper"] = Field(
         default="strict",

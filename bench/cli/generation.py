@@ -26,7 +26,7 @@ def generation(
     ] = None,
     variant: Annotated[
         list[str] | None,
-        typer.Option("--variants", help="May be repeated; all that compute the layer if none."),
+        typer.Option("--variants", help="Or a sketch; may be repeated. All if none."),
     ] = None,
     mappings: Annotated[int, typer.Option(min=1, max=1000, help="A layer and variant.")] = 5,
     device: Annotated[str, typer.Option(help="The profile that mappings are for.")] = "h200",
@@ -44,19 +44,18 @@ def generation(
     from mapper.layer_sets import layer_of_name
     from mapper.layer_spec import VGG16_UNIQUE
     from mapper.profiles import load_profile
-    from mapper.variants import VARIANTS
     from nestmap.source_commit import commit
 
     layers = [layer_of_name(name) for name in dict.fromkeys(layer or VGG16_UNIQUE)]
-    variants = tuple(dict.fromkeys(variant or VARIANTS))
-    for name in variants:
-        if name not in VARIANTS:
-            known = ", ".join(VARIANTS)
-            raise InputError(Problem("--variants", "no variant of this name", repr(name), known))
     profile = load_profile(device)
-    pairs = [(one, name) for one in layers for name in bench.applicable(one, variants)]
-    if not pairs:
-        raise InputError(Problem("--variants", "none of them computes any of the layers"))
+    possible = {one: bench.all_of(one, profile) for one in layers}
+    known = tuple(dict.fromkeys(name for names in possible.values() for name in names))
+    for name in variant or ():
+        if name not in known:
+            what = "no variant or sketch of this name"
+            raise InputError(Problem("--variants", what, repr(name), ", ".join(known)))
+    wanted = tuple(dict.fromkeys(variant or known))
+    pairs = [(one, name) for one in layers for name in wanted if name in possible[one]]
     cells: list[bench.Cell] = []
     with Progress(f"layers and variants of {len(pairs)}") as progress:
         for number, (one, name) in enumerate(pairs):

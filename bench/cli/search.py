@@ -322,21 +322,25 @@ def describe(
 ) -> None:
     """Describe the candidates of recorded layers anew, by today's generator and models.
 
-    Times and all else that was measured stay as they are.
+    Times and all else that was measured stay as they are. Recordings whose program cannot be made
+    any more are left alone.
     """
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from bench.searches.layer_recording import described_anew
+    from bench.searches.layer_recording import described_anew, is_archived
     from bench.searches.recording import read_recording, write_recording
 
-    found = [read_recording(path) for path in recordings]
+    read = {path: read_recording(path) for path in recordings}
+    for path in [path for path, recording in read.items() if is_archived(recording)]:
+        note(f"{path}: its program cannot be made any more")
+        del read[path]
     with (
         Progress("describing") as progress,
         ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
     ):
         rows = 0
-        for path, described in zip(recordings, pool.map(described_anew, found), strict=True):
+        for path, described in zip(read, pool.map(described_anew, read.values()), strict=True):
             write_recording(path, described)
             rows += described.rows
             progress.update(rows)

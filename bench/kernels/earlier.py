@@ -1,31 +1,27 @@
 """The kernels of earlier records, kept as they ran: what newer ones are held against.
 
-A record says how its kernel is made, by a variant that may be gone one day; here are the source and
-the host plan themselves.
+A record says how its kernel is made; those of the convolution template, which is deleted, cannot be
+made any more. Here are their sources and host plans.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mapper.errors import InputError, NestmapError, Problem
+from mapper.errors import InputError, Problem
 from mapper.host_plan import HostPlan
 from mapper.layer_spec import LayerSpec
-from mapper.profiles import load_profile
 from mapper.tuning_records import (
     TuningRecord,
     best_record,
-    record_devices,
     record_from_json,
     same_layer,
-    shipped_records,
 )
-from nestmap.tuning.valid_records import plan_of
 
 SCHEMA = "nestmap/earlier-kernels/1"
 #: The file's place in the repository.
@@ -39,34 +35,6 @@ class EarlierKernel:
     folder: str
     record: TuningRecord
     plan: HostPlan
-
-
-def kernels_of_records() -> Iterator[EarlierKernel | tuple[TuningRecord, str]]:
-    """The kernels of all shipped records; a record that makes none any more with the reason."""
-    for folder in record_devices():
-        profile = load_profile(folder)
-        for record in shipped_records(folder):
-            try:
-                yield EarlierKernel(folder, record, plan_of(record, profile))
-            except NestmapError as error:
-                yield record, str(error)
-
-
-def write_archive(kernels: Iterable[EarlierKernel], path: Path = ARCHIVE) -> None:
-    """Write an archive; the same kernels give the same bytes."""
-    value = {
-        "schema": SCHEMA,
-        "kernels": [
-            {
-                "folder": kernel.folder,
-                "record": kernel.record.to_json(),
-                "plan": kernel.plan.to_json(),
-            }
-            for kernel in kernels
-        ],
-    }
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def read_archive(path: Path = ARCHIVE) -> tuple[EarlierKernel, ...]:

@@ -61,6 +61,11 @@ def _is_like(sketch: str, variant: str) -> bool:
     return same and "blocks" in words and not words.isdisjoint(_FAST)
 
 
+def is_of_the_template(record: TuningRecord) -> bool:
+    """Whether a record has the sizes of the convolution template."""
+    return "bm" in record.choices.get("parameters", {})
+
+
 def sizes(record: TuningRecord) -> dict[str, int]:
     """A template record's sizes by the names that sketches have for them."""
     given: Mapping[str, int] = record.choices["parameters"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.kernels.earlier import EarlierKernel, fastest_of
-from bench.kernels.earlier_sizes import starts_of
+from bench.kernels.earlier_sizes import is_of_the_template, starts_of
 from bench.kernels.gpu import (
     Figure,
     Kernels,
@@ -179,7 +179,7 @@ def write_starts(
         near = sorted(nearest(records_of(mine, layer), profile.target), key=lambda r: r.time_ms)
         count = len(found)
         for record in near[:_RECORDS]:
-            if record.variant in VARIANTS:
+            if is_of_the_template(record):
                 found += starts_of(layer, record, profile)
             else:
                 found.append(replace(record, layer=layer))

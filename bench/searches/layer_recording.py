@@ -1,9 +1,10 @@
 """Recordings of layers: random candidates of a variant's space, each measured on a device.
 
-The space cannot be listed, so a recording holds a sample of it, chosen by no search: drawn as
-``nestmap sample`` draws, or, of a blocked variant, random tiles with codes that suit the device.
-Its document names layer, variant and device, from which the space is derived again, and keeps what
-``nestmap tune`` knows of each candidate without running it.
+The space cannot be listed, so a recording holds a sample of it, drawn as ``nestmap solve --sample``
+draws, chosen by no search. Its document names layer, variant and device, from which the space is
+derived again, and keeps what ``nestmap tune`` knows of each candidate without running it. Where
+there is no such variant any more (those of the convolution template) it keeps what its variables
+were and the sizes that its constraints spoke of, too: a search replays on these.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.searches.recording import Recording
+from bench.searches.terms import constraint_on, term_from_json, variable_of
 from db.store import Store
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
 from mapper.constraint_rules.predicate import Variable
@@ -29,7 +31,6 @@ from mapper.layer_spec import LayerSpec
 from mapper.measurement import Outcome, Timed, Timeout, outcome_kind
 from mapper.pipeline import Subject, derive_space, subject_of_layer
 from mapper.profiles import profile_from_json, profile_to_json
-from mapper.rewrites.catalogue import CHAINS
 from mapper.search.candidates import SolvedCandidates
 from mapper.search.strategy import Choice
 from mapper.solver.limits import Watch
@@ -41,14 +42,13 @@ from nestmap.tuning.descriptions import Description, described
 from nestmap.tuning.events import CandidateMeasured, Event
 from nestmap.tuning.learned import Group
 from nestmap.tuning.policy import TimeoutPolicy
-from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.sources import Refused, Source
 from nestmap.tuning.strategy import Strategy
 from nestmap.tuning.transfer_features import transfer_row
 from worker.devices.interface import MeasuringDevice
 
-SCHEMA = "nestmap/recorded-layer/2"
+SCHEMA = "nestmap/recorded-layer/3"
 #: Candidates drawn at a time.
 _DRAWN = 32
 #: Draws in a row without a new candidate after which a space is taken as exhausted.
@@ -112,7 +112,7 @@ def record_layer(
         watch: Callable[[], Watch],
     ) -> Strategy:
         spaces.append(sources[0].space)
-        return _RandomCandidates(sources[0], device, seed, asked, watch)
+        return _RandomCandidates(sources[0], seed, asked, watch)
 
     with TemporaryDirectory(prefix="nestmap-recording-") as folder:
         path = Path(folder) / "recording.sqlite3"
@@ -156,22 +156,17 @@ def _cost_ms(outcome: Outcome) -> float:
 
 
 class _RandomCandidates:
-    """A strategy that learns nothing: random candidates with different kernels, in ``asked`` too.
-
-    Uniform ones, but of a template's variant random tiles with codes of the device's family, as
-    its searches begin: uniform draws hardly ever suit a device.
-    """
+    """A strategy that learns nothing: random candidates with different kernels, in ``asked``
+    too."""
 
     def __init__(
         self,
         source: Source,
-        profile: DeviceProfile,
         seed: int,
         asked: dict[str, Candidate],
         watch: Callable[[], Watch],
     ) -> None:
         self._source = source
-        self._profile = profile
         self._seed = seed
         self._asked = asked
         self._watch = watch
@@ -203,25 +198,10 @@ class _RandomCandidates:
         """Nothing is learned."""
 
     def _draw(self, seed: int) -> list[Mapping[Variable, int]]:
-        source = self._source
-        layer, variant = source.subject.layer, source.subject.variant
-        assert layer is not None and variant is not None
-        if variant not in CHAINS:
-            names = [name for name, _ in source.space.variables]
-            drawn = SolvedCandidates(source.space, self._watch).draw(_DRAWN, seed)
-            return [dict(zip(names, choice, strict=True)) for choice in drawn]
-        return list(
-            BlockedProposals(
-                layer,
-                variant,
-                source.subject,
-                source.space,
-                self._profile,
-                source.family,
-                seed,
-                watch=self._watch,
-            ).propose(_DRAWN)
-        )
+        space = self._source.space
+        names = [name for name, _ in space.variables]
+        drawn = SolvedCandidates(space, self._watch).draw(_DRAWN, seed)
+        return [dict(zip(names, choice, strict=True)) for choice in drawn]
 
 
 def recording_of(
@@ -292,12 +272,20 @@ def _spread(outcome: Outcome) -> float:
     return float((high - low) / 2 / middle)
 
 
+def is_archived(recording: Recording) -> bool:
+    """Whether a layer's program cannot be made any more."""
+    return "terms" in recording.document
+
+
 def space_of_layer(recording: Recording) -> tuple[Space, list[tuple[Variable, Domain]]]:
-    """The space that a layer was recorded from, and its variables with the recorded values.
+    """The space that a layer was recorded from, and its variables with the recorded values; of one
+    whose program cannot be made any more what was kept of it.
 
     InputError where today's rules give that layer other variables.
     """
     document: Any = recording.document
+    if is_archived(recording):
+        return _archived_space(recording)
     try:
         subject = subject_of_layer(LayerSpec.from_json(document["layer"]), document["variant"])
         profile = profile_from_json(document["profile"])
@@ -313,12 +301,32 @@ def space_of_layer(recording: Recording) -> tuple[Space, list[tuple[Variable, Do
     return space, [(variable, values) for (variable, _), (_, values) in pairs]
 
 
+def _archived_space(recording: Recording) -> tuple[Space, list[tuple[Variable, Domain]]]:
+    document: Any = recording.document
+    kinds, terms = document.get("kinds", ()), document["terms"]
+    if len(kinds) != len(recording.variables):
+        raise InputError(Problem(recording.name, "what its variables are", str(len(kinds)),
+                                 str(len(recording.variables))))  # fmt: skip
+    entries: list[tuple[Variable, Domain]] = [
+        (variable_of(name, kind), values)
+        for (name, values), kind in zip(recording.variables, kinds, strict=True)
+    ]
+    by_text = {str(variable): variable for variable, _ in entries}
+    constraints = tuple(
+        constraint_on(term_from_json(term, by_text), number) for number, term in enumerate(terms)
+    )
+    return Space(tuple(entries), constraints), entries
+
+
 def described_rows(recording: Recording) -> tuple[DeviceProfile, tuple[Description, ...]]:
     """The profile that a layer was recorded with, and its rows described by today's generator
-    (tens of milliseconds each). InputError as :func:`space_of_layer`, and where the generator
-    refuses a row."""
-    space, _ = space_of_layer(recording)
+    (tens of milliseconds each). InputError as :func:`space_of_layer`, where the generator refuses a
+    row, and where the program cannot be made any more."""
     document: Any = recording.document
+    if is_archived(recording):
+        raise InputError(Problem(recording.name, "its program cannot be made any more",
+                                 str(document.get("variant"))))  # fmt: skip
+    space, _ = space_of_layer(recording)
     subject = subject_of_layer(LayerSpec.from_json(document["layer"]), document["variant"])
     profile = profile_from_json(document["profile"])
     names = [variable for variable, _ in space.variables]

@@ -152,9 +152,7 @@ def tiling_of(program: Program, access: Access) -> Tiling:
     )
 
 
-def _in_digits(
-    access: Access, sizes: Mapping[str, int]
-) -> tuple[Access, frozenset[Symbol]]:
+def _in_digits(access: Access, sizes: Mapping[str, int]) -> tuple[Access, frozenset[Symbol]]:
     """The access with two variables for each of the element's that only comes as a quotient and a
     remainder of one number, which divides its extent; the second of each two."""
     inner, digits = list[Symbol](), set[Symbol]()

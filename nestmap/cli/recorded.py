@@ -62,8 +62,8 @@ class Places:
 def best_recorded(
     x: str, layer: LayerSpec, variant: str | None, device: str, places: Places
 ) -> tuple[Request, Assignment, Known]:
-    """The fastest known mapping of a layer, which X names, on a device, in its own variant and
-    layout: of the shipped records, the user's store and folder.
+    """The fastest known mapping of a layer, which X names, on a device, under its own schedule
+    and in its own layout: of the shipped records, the user's store and folder.
 
     ``variant`` leaves others out. InputError where nothing is known of this device, or no mapping
     that is known is valid any more. What another device took says nothing of this one.

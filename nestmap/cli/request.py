@@ -32,8 +32,8 @@ XArgument = Annotated[
 VariantOption = Annotated[
     str | None,
     typer.Option(
-        help="How a layer is computed: direct where that does it, else what is expected to be "
-        "fastest on the device, unless told. Of a program one of its sketches.",
+        help="How a layer is computed: direct where that does it, else high-level, unless told; "
+        "or one of its sketches. Of a program one of its sketches.",
         metavar="NAME",
         show_default=False,
     ),
@@ -152,7 +152,7 @@ def prepare(
     """
     # The device first: it is the cheaper one to be wrong.
     limits = limits_of_device(device)
-    default = DefaultVariant(limits)
+    default = DefaultVariant()
     subject = load_subject(x, default=written_in(variant, default))
     if subject.layer is None and schedule is not None and subject.scheduled is None:
         subject = subject_of_scheduled(

@@ -97,8 +97,8 @@ def tune(
         typer.Option(
             help="guided: learn first what the store (of a service: the device's runs) holds of "
             "other layers, and (not of a service) what other devices took for this one. Neither: "
-            "from some of the layers, where the store has enough of the device and no variant "
-            "has tiles to draw."
+            "from some of the layers, where the store has enough of the device and no sketch "
+            "is tuned."
         ),
     ] = None,
     finalists: Annotated[
@@ -209,7 +209,7 @@ def tune(
         from nestmap.tuning.reference import make_workload
         from nestmap.tuning.run import Budget
         from nestmap.tuning.run import tune as run_tuning
-        from nestmap.tuning.sketch_subjects import derived
+        from nestmap.tuning.sketch_subjects import derived, is_sketch
         from nestmap.tuning.store_records import own_starts
         from nestmap.tuning.tuned_subjects import tuned_subjects
 
@@ -221,8 +221,8 @@ def tune(
         subjects = tuned_subjects(first, variant, opened.facts(), opened.profile(), starts)
         _refuse_names_of_one(subjects, wanted_of_all)
         wanted = baselines and not is_null(spec) and layer is not None
-        # Tiles and sketches are drawn from what is known of them; models learn where asked to.
-        learns = transfer if transfer is not None else not any(map(_has_own_search, subjects))
+        # Sketches are drawn from what is known of them; models learn where asked to.
+        learns = transfer if transfer is not None else not any(map(is_sketch, subjects))
         if strategy != "guided":
             subjects = derived(subjects)
         elif learns:
@@ -327,13 +327,6 @@ def _refuse_names_of_one(subjects: Sequence[Tuned], stated: Stated) -> None:
         raise InputError(
             Problem("--where", "speaks of the names of one variant", names, "one --variant")
         )
-
-
-def _has_own_search(subject: Tuned) -> bool:
-    from nestmap.tuning.sketch_subjects import is_sketch
-    from nestmap.tuning.template_search import is_template
-
-    return is_sketch(subject) or is_template(subject)
 
 
 def _check_strategy(name: str) -> None:

@@ -198,7 +198,7 @@ class KnownSpaces:
 def _derived(fields: JsonObject, stated: Stated) -> Request:
     # The device and mode first: they are the cheaper ones to be wrong.
     device, mode = read_device(fields.get("device", "pocl")), read_mode(fields.get("mode"))
-    default = DefaultVariant(device)
+    default = DefaultVariant()
     subject = read_subject(fields, default, device)
     return request_about(subject, device, mode, "/mode", default.reason, stated)
 

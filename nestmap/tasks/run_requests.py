@@ -18,13 +18,13 @@ from mapper.measurement import Outcome
 from mapper.profiles import profile_names
 from mapper.schedules.scheduled import SCHEDULED_SCHEMA
 from mapper.schedules.sketches.derivation import AS_IS
-from mapper.variants import VARIANTS
+from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.stated import STATED
 from nestmap.tasks.request_fields import Envelope, Fields, RestrictionTexts, read_mode
 from nestmap.tuning.policy import DEFAULT_TIMEOUTS, TUNING_PROTOCOL, TimeoutPolicy
 from nestmap.tuning.record_files import device_folder
 from nestmap.tuning.sketch_subjects import MOST_SUBJECTS
-from nestmap.tuning.starting_points import is_gpu, tuned_variants
+from nestmap.tuning.starting_points import is_invented, paper_variants
 from worker.measuring.settings import Protocol
 from worker.measuring.wire import BadMessage, outcome_from_json
 
@@ -218,8 +218,9 @@ def _variants(
         # want rules that the paper does not have.
         named = any(value.get(name) for name in ("pin", "forbid", "where"))
         as_written = named or value.get("mode") == Mode.PAPER.value
-        if _is_layer(subject) and (as_written or not is_gpu(facts)):
-            return tuned_variants(facts, _layer_of(cast("JsonObject", subject)))
+        if _is_layer(subject) and (as_written or is_invented(facts)):
+            layer = _layer_of(cast("JsonObject", subject))
+            return (LAST_RESORT,) if layer is None else paper_variants(layer)
         return (None,) if as_written else ()
     names = reader.items(given, "/run/variants", reader.text)
     if not 1 <= len(names) <= MOST_VARIANTS or len(set(names)) < len(names):

@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from mapper.cost.analytic import Counts, DeviceConstants, counts_of, predicted_ms
 from mapper.device_profile import DeviceProfile
 from mapper.host_plan import HostPlan
-from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject, choices_of
-from mapper.rewrites.catalogue import CHAINS, blocking_of
-from mapper.rewrites.shape import Shape
 from nestmap.tuning.candidates import Candidate
-from nestmap.tuning.proposals.lone_cost import lone_cost
-from nestmap.tuning.proposals.tile_cost import tile_cost
 from nestmap.tuning.proxy import guessed_cost
 
 #: Of no device in particular.
 CONSTANTS = DeviceConstants()
 #: Counts of nothing would have no logarithm.
 _LEAST_MS = 1e-9
-_NO_TILES = (float("nan"), float("nan"))
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
     """``plan`` holds logarithms of work-items, work-groups, local, private and intermediate bytes,
     and launches; ``counts`` are the analytic model's; ``proxy`` is the logarithm of
-    :func:`~nestmap.tuning.proxy.guessed_cost`; ``parameters`` are the tuning parameters by name;
-    ``tile_costs`` logarithms of what the models of GPU tiles and of tiles of lone work-items say
-    (:mod:`~nestmap.tuning.proposals.tile_cost`, :mod:`~nestmap.tuning.proposals.lone_cost`), NaN
-    where the program is no blocked convolution."""
+    :func:`~nestmap.tuning.proxy.guessed_cost`; ``parameters`` are the tuning parameters by name."""
 
     plan: tuple[float, ...]
     counts: Counts
     proxy: float
     parameters: tuple[tuple[str, int], ...] = ()
-    tile_costs: tuple[float, float] = _NO_TILES
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -79,23 +68,7 @@ def described(subject: Subject, candidate: Candidate, device: DeviceProfile) -> 
         counts,
         proxy,
         tuple(sorted(parameters.items())),
-        _tile_costs(subject, parameters, device),
     )
-
-
-def _tile_costs(
-    subject: Subject, parameters: dict[str, int], device: DeviceProfile
-) -> tuple[float, float]:
-    if subject.layer is None or subject.variant not in CHAINS:
-        return _NO_TILES
-    shape = _shape(subject.layer, subject.variant)
-    costs = tile_cost(shape, device, parameters), lone_cost(shape, device, parameters)
-    return float(np.log(costs[0])), float(np.log(costs[1]))
-
-
-@lru_cache(maxsize=16)
-def _shape(layer: LayerSpec, variant: str) -> Shape:
-    return blocking_of(layer, variant).shape
 
 
 def _plan_columns(plan: HostPlan) -> tuple[float, ...]:

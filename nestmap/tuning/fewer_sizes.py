@@ -34,7 +34,8 @@ def solved_for_search(space: Space, watch: Watch) -> SuitedSpace:
     says."""
     found = _within(with_fewer_sizes(space), watch)
     if found is None:
-        return SuitedSpace(with_fewer_sizes(space, _LEAST_SIZES), watch)
+        found = SuitedSpace(with_fewer_sizes(space, _LEAST_SIZES), watch)
+        return found if found.count_joint() else SuitedSpace(space, watch)
     if found.count_joint() < _FEW:
         # Where nothing is found otherwise, whatever it takes.
         found = _within(space, watch) or (found if found.count_joint() else None)

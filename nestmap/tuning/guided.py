@@ -1,11 +1,10 @@
 """Search over the subjects of a run: what ``nestmap tune`` does by default.
 
-Each subject (a variant of one layer, say) has a search of its own. In the variants of the
-convolution template it draws and changes tiles (:mod:`nestmap.tuning.template_search`), in the
-sketches of a program solutions of their spaces (:mod:`nestmap.tuning.sketch_search`; one search
-for all sketches of a program with several kernels); else a model
-starts from a guess (of :mod:`nestmap.tuning.descriptions`, or of a model that learned from other
-layers) and learns from outcomes.
+Each subject (a variant of one layer, say) has a search of its own. In the sketches of a program it
+draws and changes solutions of their spaces (:mod:`nestmap.tuning.sketch_search`; one search for all
+sketches of a program with several kernels); else a model starts from a guess (of
+:mod:`nestmap.tuning.descriptions`, or of a model that learned from other layers) and learns from
+outcomes.
 
 Which subject comes next is a decision of the same search: the one that promises most
 (:func:`promised_ms`). A search finds its best slowly, so one with few candidates may still become
@@ -56,7 +55,6 @@ from nestmap.tuning.sketch_subjects import what_is_done
 from nestmap.tuning.solved_ahead import wait_for_any
 from nestmap.tuning.sources import Refused, Source, ignore_refusals
 from nestmap.tuning.statistics import relative_error
-from nestmap.tuning.template_search import TemplateSearch, draws_tiles, first_candidates
 from nestmap.tuning.transfer_features import transfer_row
 
 #: Candidates asked for at once; generating and drawing what they are chosen from takes a while.
@@ -173,8 +171,6 @@ class GuidedStrategy:
 
         def search_of(own: Sequence[Source]) -> Search:
             source = own[0]
-            if not told and draws_tiles(source):
-                return TemplateSearch(source, device, seed, goal, refused, watch)
             if source.is_sketch and not told:
                 return SketchSearch(own, device, seed, goal, refused, watch)
             return _Search(source, knows, seed, draw, refused, goal, settings, watch)
@@ -373,7 +369,7 @@ class _Search:
         # By program, not by position: the order must not depend on what else is tuned.
         own_seed = derived_seed(seed, source.program_hash, len(source.history)) % 2**31
         self._solved, self._seed = solved, own_seed
-        first = [self._choice(found) for found in first_candidates(source, knows.device)]
+        first = [self._choice(found) for found in source.known]
         self._elsewhere = tuple(knows.elsewhere.get(source.program_hash, ()))
         if self._elsewhere:
             settings = replace(

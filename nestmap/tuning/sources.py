@@ -9,7 +9,6 @@ from mapper.constraint_rules.predicate import Variable
 from mapper.errors import InputError, LimitError, NestmapError, Problem, UnsatisfiableError
 from mapper.measurement import Outcome
 from mapper.pipeline import Subject
-from mapper.rewrites.families import Family
 from mapper.solver.space import Space
 from nestmap.tuning.sketch_subjects import PossibleSketch, Tuned, is_sketch
 from nestmap.tuning.solved_ahead import SketchAhead
@@ -23,11 +22,11 @@ class Source:
     The ``space`` may be given as what derives it: a subject that promises little is perhaps never
     drawn from. So may the subject, a sketch that its program may have, and with it its hash.
     ``known`` are candidates of tuning records, which are tried first, or what finds them in the
-    space; ``hints`` are tuning parameters that were fast for layers like this one.
+    space.
     ``history`` is what became of candidates before, with their bytes: a strategy that learns starts
     from it. ``promise`` says by how much its best is likely to be slower than that of the most
-    promising subject (``has_record``: by records of it), and ``family`` who does what on devices of
-    this kind. ``ahead`` derives and solves a sketch aside.
+    promising subject (``has_record``: by records of it). ``ahead`` derives and solves a sketch
+    aside.
     """
 
     def __init__(
@@ -38,18 +37,14 @@ class Source:
         program_hash: str = "",
         known: tuple[Assignment, ...] | Callable[[Subject, Space], tuple[Assignment, ...]] = (),
         history: tuple[tuple[Assignment, Outcome, int], ...] = (),
-        hints: tuple[Mapping[str, int], ...] = (),
         promise: float = 1.0,
-        family: Family = Family.GROUPS,
         ahead: SketchAhead | None = None,
         has_record: bool = False,
     ) -> None:
         self.index = index
         self.tuned = subject
         self.history = history
-        self.hints = hints
         self.promise = promise
-        self.family = family
         self.ahead = ahead
         self.has_record = has_record
         self.refusal: NestmapError | None = None

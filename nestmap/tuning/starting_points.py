@@ -1,108 +1,49 @@
-"""What a search of a layer starts from on a device: variants, and candidates to try first.
+"""What a search of a layer starts from on a device: candidates to try first, and what is promised.
 
-Uniform draws from the space of a blocked variant hardly ever have codes that suit a device, and
-there is no need to learn which do (:mod:`mapper.rewrites.families`). What was fast before comes
-first: records of the very layer, then the tiles of layers like it, also of another device of the
-same kind. They are a start, never an answer: all is measured anew.
+What was fast before comes first: records of the very layer, also of another device of the same
+kind. They are a start, never an answer: all is measured anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from math import log2
 
 from mapper.constraint_rules.predicate import Variable
 from mapper.device_profile import DeviceProfile
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Outcome
 from mapper.pipeline import Subject
-from mapper.rewrites.families import LINE, Family, family_of
 from mapper.solver.space import Space
 from mapper.tuning_records import (
     TuningRecord,
     nearest,
     record_devices,
     records_of,
-    same_layer,
     shipped_records,
 )
 from mapper.variants import LAST_RESORT, VARIANTS
-from nestmap.tuning.proposals.shorter_vectors import fitting
 from nestmap.tuning.record_files import device_folder
 from nestmap.tuning.record_subjects import is_of
-from nestmap.tuning.sketch_subjects import Tuned, is_sketch, promise_of
+from nestmap.tuning.shorter_vectors import fitting
+from nestmap.tuning.sketch_subjects import Tuned, promise_of
 from nestmap.tuning.solved_ahead import SketchAhead
 from nestmap.tuning.sources import Source
 
-#: By how much a variant's best is usually slower than the best of all, on devices of a kind.
-#: First those of the template, from the variants of the shipped records' fastest.
-_PROCESSOR_PROMISES = {
-    "channelwise": 0.9,
-    "blocked": 1.0,
-    "blocked-in-place": 1.0,
-    "blocked-bands": 1.2,
-    "blocked-bands-in-place": 1.2,
-    "direct": 20.0,
-    "partial": 20.0,
-}
-_GPU_PROMISES = {
-    "tiled-slices": 1.0,
-    "tiled-vectors-slices": 1.0,
-    "tiled": 1.15,
-    "tiled-split": 1.25,
-    "tiled-slices-split": 1.25,
-    "tiled-vectors-split": 1.25,
-    "tiled-reread": 1.5,
-    "tiled-in-place": 1.5,
-    "direct": 8.0,
-    "partial": 12.0,
-}
-#: Where local memory is ordinary memory, what stages nothing in it comes first.
-_MALI_PROMISES = {"direct": 1.0, "partial": 1.2, "tiled-in-place": 1.5, "tiled": 2.0}
-_INVENTED_PROMISES = {"direct": 1.0, "partial": 1.0}
+#: What there are records of promises a little more than the first sketch.
+_LIKELY = 0.9
+#: By how much the best of each of the papers' variants is likely to be slower than the best of
+#: all. On a Mali, whose local memory is ordinary memory, they come first.
+_PROMISES = {"direct": 20.0, "partial": 20.0}
+_MALI_PROMISES = {"direct": 0.9, "partial": 1.0}
 #: The folder of records that are of processors.
 _OF_PROCESSORS = "pocl"
-#: What the fastest of a like layer were made by promises more.
-_LIKELY = 0.9
-#: Layers like this one that are asked, and tiles that are taken of each variant.
-_LIKE = 8
-_HINTS = 6
 
 
-def tuned_variants(facts: Mapping[str, str], layer: LayerSpec | None = None) -> tuple[str, ...]:
-    """The variants of a layer that are tuned on a device unless others are asked for, those that
-    promise most first.
-
-    Of a ``layer`` those that compute it: ``high-level``, which computes all, where none of the
-    others does.
-    """
-    promises = promises_on(facts, layer)
-    return tuple(promises) or ("high-level",)
-
-
-def promises_on(facts: Mapping[str, str], layer: LayerSpec | None = None) -> dict[str, float]:
-    """By how much the best of each variant is likely to be slower than the best of all, least
-    first: by the kind of the device, and by what was fastest for layers like this one."""
-    usual = _promises_of_kind(facts)
-    if layer is None:
-        return usual
-    likely = dict.fromkeys(record.variant for record in _like(facts, layer))
-    # Among the variants of like layers those that are in front stay in front.
-    known = {name: _LIKELY for name in likely}
-    promises = {**usual, **{name: min(known[name], usual.get(name, 1.0)) for name in known}}
-    found = {n: p for n, p in promises.items() if n in VARIANTS and not VARIANTS[n].applies(layer)}
-    return dict(sorted(found.items(), key=lambda item: item[1]))
-
-
-def _promises_of_kind(facts: Mapping[str, str]) -> dict[str, float]:
-    if facts.get("device.kind") == "null":
-        return _INVENTED_PROMISES
-    if family_of(facts) is Family.SINGLE:
-        return _PROCESSOR_PROMISES
-    if _is_mali(facts):
-        return _MALI_PROMISES
-    return _GPU_PROMISES
+def paper_variants(layer: LayerSpec) -> tuple[str, ...]:
+    """The variants of the two papers that compute a layer; where none does, the one that computes
+    all."""
+    return tuple(name for name in _PROMISES if not VARIANTS[name].applies(layer)) or (LAST_RESORT,)
 
 
 def source_of(
@@ -129,22 +70,14 @@ def source_of(
     def known(derived: Subject, its: Space) -> tuple[Mapping[Variable, int], ...]:
         return _known(derived, profile, facts, own, its)
 
-    # Where a layer is tuned under its sketches, it is a program like others as it is written, too.
-    as_written = subject.variant == LAST_RESORT and is_gpu(facts)
-    if is_sketch(subject) or as_written:
-        mine = records_of((*own, *records_for(facts)), layer)
-        if any(
-            r.variant == subject.variant or (isinstance(subject, Subject) and is_of(r, subject))
-            for r in mine
-        ):
-            return source(known=known, promise=_LIKELY, has_record=True)
-        return source(promise=promise_of(subject, index))
-    return source(
-        known=known,
-        hints=_hints(layer, subject.variant, facts, own),
-        promise=promises_on(facts, layer).get(subject.variant, 1.0),
-        family=family_of(facts),
-    )
+    mine = records_of((*own, *records_for(facts)), layer)
+    if any(
+        r.variant == subject.variant or (isinstance(subject, Subject) and is_of(r, subject))
+        for r in mine
+    ):
+        return source(known=known, promise=_LIKELY, has_record=True)
+    promises = _MALI_PROMISES if is_mali(facts) else _PROMISES
+    return source(promise=promises.get(subject.variant) or promise_of(subject, index))
 
 
 def _known(
@@ -163,77 +96,23 @@ def _known(
     return tuple(fitting(subject, space, profile, (record.choices for record in near)))
 
 
-def _hints(
-    layer: LayerSpec, variant: str, facts: Mapping[str, str], own: Iterable[TuningRecord]
-) -> tuple[Mapping[str, int], ...]:
-    """Tuning parameters of layers like this one in this variant, those of the likest first."""
-    found: dict[tuple[tuple[str, int], ...], None] = {}
-    for record in _like(facts, layer, own, variant):
-        sizes = record.choices.get("local_sizes", {})
-        line = next((int(size[0]) for size in sizes.values()), 1) if len(sizes) == 1 else 1
-        values = {**record.choices.get("parameters", {}), LINE: line}
-        found.setdefault(tuple(sorted(values.items())))
-    return tuple(dict(values) for values in list(found)[:_HINTS])
-
-
-def _like(
-    facts: Mapping[str, str],
-    layer: LayerSpec,
-    own: Iterable[TuningRecord] = (),
-    variant: str | None = None,
-) -> list[TuningRecord]:
-    """The fastest records of the layers most like this one, the likest first."""
-    known = [r for r in (*own, *records_for(facts)) if variant is None or r.variant == variant]
-    known = nearest(known, facts.get("device.target", ""))
-    fastest: dict[LayerSpec, TuningRecord] = {}
-    for record in known:
-        other = same_layer(record.layer)
-        if other not in fastest or record.time_ms < fastest[other].time_ms:
-            fastest[other] = record
-    by_likeness = sorted(fastest.items(), key=lambda item: unlikeness(layer, item[0]))
-    return [record for _, record in by_likeness[:_LIKE]]
-
-
-def unlikeness(one: LayerSpec, other: LayerSpec) -> float:
-    """How little the tiles of one layer say of another: doublings between their sizes, and what
-    changes the shape of a loop nest at a price of its own."""
-    sizes = (
-        (one.channels / one.groups, other.channels / other.groups),
-        (one.filters / one.groups, other.filters / other.groups),
-        (one.groups, other.groups),
-        (one.output_height, other.output_height),
-        (one.output_width, other.output_width),
-        (one.batch, other.batch),
-    )
-    doublings = sum(abs(log2(ours / its)) for ours, its in sizes)
-    shapes = (
-        (one.kernel_height, other.kernel_height),
-        (one.kernel_width, other.kernel_width),
-        (one.stride_y, other.stride_y),
-        (one.stride_x, other.stride_x),
-        (one.dilation_y, other.dilation_y),
-    )
-    differing = sum(2.0 for ours, its in shapes if ours != its)
-    stored = sum(1.5 for f in ("layout", "dtype") if getattr(one, f) != getattr(other, f))
-    return doublings + differing + stored
-
-
 def records_for(facts: Mapping[str, str]) -> tuple[TuningRecord, ...]:
     """Shipped records to start from on a device: its own, else those of the devices of its kind."""
-    processor = family_of(facts) is Family.SINGLE
+    processor = facts.get("device.kind") == "cpu"
     folder = device_folder(facts)
     if (folder == _OF_PROCESSORS) == processor and (own := shipped_records(folder)):
         return own
-    if facts.get("device.kind") not in ("cpu", "gpu") or _is_mali(facts):
+    if facts.get("device.kind") not in ("cpu", "gpu") or is_mali(facts):
         return ()
     devices = [name for name in record_devices() if (name == _OF_PROCESSORS) == processor]
     return tuple(record for name in devices for record in shipped_records(name))
 
 
-def is_gpu(facts: Mapping[str, str]) -> bool:
-    """Whether a device is a GPU with memory of its own."""
-    return facts.get("device.kind") == "gpu" and not _is_mali(facts)
+def is_invented(facts: Mapping[str, str]) -> bool:
+    """Whether a device only says that it is one: it runs nothing."""
+    return facts.get("device.kind") == "null"
 
 
-def _is_mali(facts: Mapping[str, str]) -> bool:
+def is_mali(facts: Mapping[str, str]) -> bool:
+    """Whether a device is a GPU of this family, whose local memory is ordinary memory."""
     return "mali" in facts.get("device.name", "").lower()

@@ -16,7 +16,6 @@ from nestmap.seeds import derived_seed
 from nestmap.tuning.candidates import Candidate, Draw, candidate_of, draw_with_sampler
 from nestmap.tuning.proxy import guessed_cost
 from nestmap.tuning.sources import Refused, Source, ignore_refusals
-from nestmap.tuning.template_search import first_candidates
 
 BATCH = 12
 #: One in this many of a batch is tried at once; the rest when nothing new can be drawn.
@@ -109,7 +108,7 @@ class _Queue:
         self._batch = batch
         self._taken = max(1, batch // _TAKEN_OF_A_BATCH)
         # Drawing is slow, and so many batches are certainly done: they come last.
-        self._known = list(first_candidates(source, device))
+        self._known = list(source.known)
         self._skipped = max(0, len(source.history) - len(self._known)) // self._taken
         self._drawn = self._skipped
         self._barren = 0

@@ -2,8 +2,7 @@
 
 Layers differ in size more than their candidates do, so most features are taken relative to their
 medians over random candidates of one layer, variant and device (*siblings*). Tuning parameters are
-taken as they are, by their names: programs that share a name share what it means, as the variants
-of blocked convolutions do.
+taken as they are, by their names: programs that share a name share what it means, as sketches do.
 """
 
 from __future__ import annotations
@@ -30,16 +29,15 @@ Floats = NDArray[np.float64]
 
 
 def transfer_row(description: Description, device: DeviceProfile) -> tuple[float, ...]:
-    """The plan, the analytic model's prediction and counts, the proxy, both models of tiles (NaN
-    where there are no such tiles); sizes of the device; and logarithms of the tuning parameters, in
-    the order of :meth:`Description.parameter_names`."""
+    """The plan, the analytic model's prediction, the proxy and the model's counts; sizes of the
+    device; and logarithms of the tuning parameters, in the order of
+    :meth:`Description.parameter_names`."""
     counts = np.log2(1 + description.counts.row())
     sizes = (device.compute_units, device.local_bytes, device.max_work_group_size)
     known = (*description.plan, description.predicted(), description.proxy, *counts.tolist())
     parameters = np.log2(1.0 + np.array([value for _, value in description.parameters]))
     return (
         *known,
-        *description.tile_costs,
         *np.log2(1 + np.array(sizes)).tolist(),
         *parameters.tolist(),
     )

@@ -1,8 +1,8 @@
 """What is tuned where nobody says more: a program under its sketches.
 
-A layer is a program too; on a GPU it is tuned like one, beginning with what there are records of.
-On a processor its default are still the variants of the template, behind sketches with records
-(docs/decisions/0026).
+A layer is a program too, and is tuned like one, beginning with what there are records of. On a Mali
+the variants of the papers, which were measured there, come before its sketches; a device that is
+invented has these variants alone, for its times say nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
 from mapper.pipeline import Subject
 from mapper.tuning_records import TuningRecord, records_of
+from mapper.variants import VARIANTS
 from nestmap.tuning.record_subjects import as_earlier, is_of, subject_of_record
 from nestmap.tuning.sketch_subjects import (
     PossibleSketch,
@@ -22,7 +23,12 @@ from nestmap.tuning.sketch_subjects import (
     possible_subjects,
     sketched_subjects,
 )
-from nestmap.tuning.starting_points import is_gpu, records_for, tuned_variants
+from nestmap.tuning.starting_points import (
+    is_invented,
+    is_mali,
+    paper_variants,
+    records_for,
+)
 
 
 def tuned_subjects(
@@ -46,8 +52,13 @@ def tuned_subjects(
     if names:
         return tuple(layer_in(layer, name, device) for name in dict.fromkeys(names))
     sketches = {s.variant: s for s in possible_subjects(first, device)}
-    template = tuned_variants(facts, layer)
-    records = sorted(records_of((*own, *records_for(facts)), layer), key=lambda r: r.time_ms)
+    computing = {name for name, variant in VARIANTS.items() if not variant.applies(layer)}
+    # Of those without a schedule some are of variants that are gone.
+    records = sorted(
+        (r for r in records_of((*own, *records_for(facts)), layer)
+         if r.schedule is not None or r.variant in sketches or r.variant in computing),
+        key=lambda r: r.time_ms,
+    )  # fmt: skip
     found: dict[str, Tuned] = {}
     if records and records[0].schedule is not None:
         # Of others it is not looked whether their sketches are today's: it takes a derivation.
@@ -55,13 +66,12 @@ def tuned_subjects(
         fastest = _recorded(replace(records[0], layer=layer), today, device)
         found |= {} if fastest is None else {fastest.variant: fastest}
     for name in dict.fromkeys(r.variant for r in records):
-        if name in template and name not in found:
-            found[name] = layer_in(layer, name, device)
-        elif name in sketches:
-            found.setdefault(name, sketches[name])
-    for name in sketches if is_gpu(facts) else template:
+        if name in sketches or name in computing:
+            found.setdefault(name, sketches.get(name) or layer_in(layer, name, device))
+    papers = paper_variants(layer) if is_mali(facts) or is_invented(facts) else ()
+    for name in papers if is_invented(facts) else (*papers, *sketches):
         if name not in found:
-            found[name] = sketches[name] if name in sketches else layer_in(layer, name, device)
+            found[name] = sketches.get(name) or layer_in(layer, name, device)
     return tuple(found.values())
 
 

@@ -1,4 +1,4 @@
-"""Records whose mappings are still valid: rules and variants change, files of records stay."""
+"""Records whose mappings are still valid: rules and sketches change, files of records stay."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mapper.layer_spec import LayerSpec
 from mapper.pipeline import Subject, derive_space, generate_kernels
 from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, best_record
-from nestmap.tuning.proposals.shorter_vectors import Assignment, fitting, readable
 from nestmap.tuning.record_subjects import subject_of_record
+from nestmap.tuning.shorter_vectors import Assignment, fitting, readable
 
 
 def best_valid(

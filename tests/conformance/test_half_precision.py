@@ -68,7 +68,7 @@ EVERYTHING = replace(
 
 @pytest.mark.parametrize(
     ("layer", "layout", "variant"),
-    combined([PLAIN, EVERYTHING], [Layout.NHWC, Layout.NCHW], tuple(VARIANTS)),
+    combined([PLAIN, EVERYTHING], [Layout.NHWC, Layout.NCHW], VARIANTS),
     ids=lambda value: getattr(value, "name", None),
 )
 def test_kernels_are_right_at_both_edges(

@@ -75,7 +75,7 @@ def test_reference(name: str):
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize(("name", "variant"), combined(CASES, tuple(VARIANTS)))
+@pytest.mark.parametrize(("name", "variant"), combined(CASES, VARIANTS))
 def test_interpreter_and_kernel(
     name: str, variant: str, device: MeasuringChild, plain_device: MeasuringChild
 ):

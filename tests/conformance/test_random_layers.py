@@ -14,7 +14,14 @@ from mapper.ast_model.interpreter import interpret
 from mapper.layer_spec import Activation, LayerSpec, Layout
 from mapper.programs.high_level import high_level_convolution
 from nestmap.tuning.reference import convolve
-from tests.conformance.judging import VARIANTS, case_of, judge_in_oclgrind, judge_variant
+from tests.conformance.judging import (
+    PROCESSOR_SKETCHES,
+    SKETCHED,
+    VARIANTS,
+    case_of,
+    judge_in_oclgrind,
+    judge_variant,
+)
 from tests.conformance.random_layers import inputs_of, layers
 from tests.effort import LONG, cases, combined
 from worker.measuring import MeasuringChild
@@ -62,7 +69,7 @@ ONE_OF_EACH = [
 
 @pytest.mark.parametrize(
     ("layer", "layout", "variant"),
-    combined(ONE_OF_EACH, LAYOUTS, tuple(VARIANTS)),
+    combined(ONE_OF_EACH, LAYOUTS, VARIANTS),
     ids=lambda value: getattr(value, "name", None),
 )
 def test_kernels_of_one_of_each_kind_are_right(
@@ -84,17 +91,10 @@ IN_BLOCKS = [
 ]
 
 
-# How a result is written and how the image is copied: the other variants read as these do.
 VARIANTS_IN_BLOCKS = [
-    *(
-        (layer, variant)
-        for layer in IN_BLOCKS
-        for variant in ("high-level", "blocked", "blocked-bands")
-    ),
-    (IN_BLOCKS[0], "tiled"),
-    (IN_BLOCKS[1], "im2col"),
-    (bordered(IN_BLOCKS[0]), "blocked-bands-in-place"),
-    (IN_BLOCKS[1], "blocked-bands-in-place"),
+    *((layer, variant) for layer in IN_BLOCKS for variant in VARIANTS),
+    # The border is in the image already.
+    (bordered(IN_BLOCKS[0]), PROCESSOR_SKETCHES),
 ]
 
 
@@ -108,7 +108,7 @@ def test_kernels_of_blocks_of_channels_are_right(
 
 
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
-@pytest.mark.parametrize("variant", ["blocked", "blocked-bands"])
+@pytest.mark.parametrize("variant", SKETCHED)
 def test_a_kernel_of_blocks_of_channels_is_clean_in_oclgrind(variant: str, device: MeasuringChild):
     judge_in_oclgrind([case_of(replace(IN_BLOCKS[0], layout=Layout.NCHW16C))], variant, device)
 

@@ -26,6 +26,8 @@ from tests.dashboard import screenshots
 from tests.dashboard.served import Served, begin_run, wait_for
 
 CHROMIUM = "/usr/bin/chromium"
+#: What the second run is of: a sketch that the small layer has on PoCL.
+SKETCH = "tile-filter"
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 #: Set it to write the screenshots of docs/dashboard.md.
 SCREENSHOTS_WANTED = os.environ.get("NESTMAP_SCREENSHOTS") == "1"
@@ -43,7 +45,7 @@ class Dashboard:
     run_id: str
     device_id: str
     store: str
-    #: A run of the same layer in plain loops.
+    #: A run of the same layer under a sketch.
     baselines_id: str = ""
 
     def client(self) -> httpx.Client:
@@ -79,7 +81,7 @@ def _begun(folder: Path) -> tuple[Served, dict[str, Any]]:
     served = Served(folder)
     try:
         with served.client() as client:
-            baselines_id = begin_run(client, 3, variants=["high-level"], label="plain loops")
+            baselines_id = begin_run(client, 3, variants=[SKETCH], label="a sketch")
             run_id = begin_run(client)
             wait_for(client, baselines_id)
             run = wait_for(client, run_id)

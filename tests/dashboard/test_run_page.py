@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.dashboard.conftest import Dashboard, Watched, check_looks, open_context
+from tests.dashboard.conftest import SKETCH, Dashboard, Watched, check_looks, open_context
 
 pytestmark = pytest.mark.needs("chromium", install="apt-get install chromium")
 
@@ -257,7 +257,7 @@ def test_the_best_is_held_against_baselines_that_another_run_has_measured(
 ):  # fmt: skip
     # One of another run, one of this run, and one that nobody has measured.
     runs = {one["variant"]: one["run"] for one in baselines}
-    assert runs.pop("high-level") == dashboard.baselines_id and runs.pop("im2col") is None
+    assert runs.pop(SKETCH) == dashboard.baselines_id and runs.pop("high-level") is None
     assert set(runs.values()) == {dashboard.run_id}
     measured = [one for one in baselines if one["point"]]
     open_run(page, dashboard)
@@ -281,10 +281,10 @@ def test_the_best_is_held_against_baselines_that_another_run_has_measured(
          one["point"]["memory_bytes"], one["time_over_best"])
         for one in measured
     ]  # fmt: skip
-    assert (missing["Way"], missing["Time in ms"], missing["Candidate"]) == ("im2col", "", "")
+    assert (missing["Way"], missing["Time in ms"], missing["Candidate"]) == ("high-level", "", "")
     saved_json = json.loads(saved(page, "#baselines a[download]", tmp_path).read_text())
     assert saved_json["baselines"] == baselines
-    expect(rows.last.get_by_role("button", name="Measure im2col")).to_be_visible()
+    expect(rows.last.get_by_role("button", name="Measure high-level")).to_be_visible()
     rows.nth(1).get_by_role("link", name="Compare").click()
     expect(page.locator("#times-table tbody tr")).to_have_count(2)
 
@@ -305,7 +305,7 @@ def test_the_roofline_has_roofs_and_the_rates_of_front_and_baselines(
     text = saved(page, "[data-csv=roofline-table]", tmp_path).read_text()
     written = list(csv.DictReader(io.StringIO(text)))
     assert [row["Kernel"] for row in written] == wanted
-    assert "high-level, baseline" in {row["Variant"] for row in written}
+    assert f"{SKETCH}, baseline" in {row["Variant"] for row in written}
     assert saved(page, "[data-save-roofline]", tmp_path).read_bytes().startswith(b"\x89PNG")
 
 

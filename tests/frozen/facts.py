@@ -50,11 +50,17 @@ from mapper.profiles import load_profile
 from mapper.solver.counting import count_assignments, count_mappings
 from mapper.solver.space import Space
 from mapper.tuning_records import TuningRecord, record_devices, shipped_records
-from mapper.variants import VARIANTS
+from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.mappings import Verdict, judge, read_mapping
 from nestmap.tuning.record_subjects import subject_of_record
-from nestmap.tuning.sketch_subjects import layer_in
-from nestmap.tuning.starting_points import source_of, tuned_variants
+from nestmap.tuning.sketch_subjects import (
+    PossibleSketch,
+    layer_in,
+    possible_subjects,
+    with_suits,
+)
+from nestmap.tuning.starting_points import source_of
+from nestmap.tuning.tuned_subjects import tuned_subjects
 from nestmap.tuning.tuner import Trial, Tuner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,6 +69,8 @@ RECORDINGS = ROOT / "bench" / "recordings"
 _EACH_OF_RECORDS = 40
 _EVALUATIONS = 40
 _CANDIDATES = 12
+#: Of each layer on a device.
+_SKETCHES = 3
 _SOLVE_S = 600.0
 
 
@@ -131,9 +139,30 @@ def _constraints() -> Iterator[Fact]:
                     quick=not place and device == "pocl" and mode is Mode.STRICT,
                 )
 
+    for layer in LAYERS:
+        first = subject_of_layer(layer, LAST_RESORT)
+        for device in ("pocl", "h200"):
+            names = [subject.variant for subject in possible_subjects(first, load_profile(device))]
+            for place, name in enumerate(names[:_SKETCHES]):
+                yield Fact(
+                    f"constraints/{name}/{layer.name}/{device}/strict",
+                    partial(_constraints_of_sketch, layer, name, device),
+                    quick=layer is LAYERS[0] and not place,
+                )
+
+
+def _constraints_of_sketch(layer: LayerSpec, name: str, device: str) -> dict[str, str] | None:
+    """None where it does not apply, which is known once it is derived."""
+    first = subject_of_layer(layer, LAST_RESORT)
+    subject = PossibleSketch(first, name, load_profile(device)).derive()
+    return None if subject is None else _by_rule(_suited_space(device, subject))
+
 
 def _constraints_of(layer: LayerSpec, variant: str, device: str, mode: Mode) -> dict[str, str]:
-    space = space_of(layer, variant, device, mode)
+    return _by_rule(space_of(layer, variant, device, mode))
+
+
+def _by_rule(space: Space) -> dict[str, str]:
     found: dict[str, str] = {"variables": text_hash(repr(space.variables))}
     by_rule = sorted(space.constraints, key=lambda constraint: constraint.rule)
     for rule, group in groupby(by_rule, key=lambda constraint: constraint.rule):
@@ -279,13 +308,11 @@ def _tuners() -> Iterator[Fact]:
 
 def _tuned(device: str, layer: LayerSpec, seed: int) -> list[str]:
     facts, profile = _TUNED[device], load_profile(device)
+    first = subject_of_layer(layer, LAST_RESORT)
     sources = [
-        source_of(
-            subject_of_layer(layer, variant), lambda _, v=variant: space_of(layer, v, device),
-            profile, facts, variant, index=index,
-        )
-        for index, variant in enumerate(tuned_variants(facts, layer))
-    ]  # fmt: skip
+        source_of(subject, partial(_suited_space, device), profile, facts, index=index)
+        for index, subject in enumerate(tuned_subjects(first, None, facts, profile))
+    ]
     tuner = Tuner(sources, profile, seed)
     tried: list[str] = []
     while len(tried) < _CANDIDATES:
@@ -296,6 +323,11 @@ def _tuned(device: str, layer: LayerSpec, seed: int) -> list[str]:
             tried.append(f"{candidate.variant} {text_hash(candidate.plan.source)}")
             tuner.tell([Trial(candidate, Timed((_invented_ns(candidate.plan),), 0.0, 0.0))])
     return tried
+
+
+def _suited_space(device: str, subject: Subject) -> Space:
+    options = with_suits(subject, DEFAULT_OPTIONS)
+    return derive_space(subject, Mode.STRICT, load_profile(device), options)
 
 
 def _invented_ns(plan: HostPlan) -> int:

@@ -54,7 +54,7 @@ def test_a_plan_of_another_schema_is_refused() -> None:
 
 
 @pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("variant", ["high-level", "tiled", "direct"])
+@pytest.mark.parametrize("variant", ["high-level", "partial", "direct"])
 def test_a_device_without_16_bit_floats_is_refused_with_what_may_be_done(
     mode: Mode, variant: str
 ) -> None:

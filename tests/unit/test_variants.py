@@ -18,7 +18,7 @@ from mapper.ast_model.outputs import outputs
 from mapper.ast_model.type_check import check_program
 from mapper.ast_model.types import element_dtype
 from mapper.elements import Element
-from mapper.errors import InputError, LimitError
+from mapper.errors import InputError
 from mapper.layer_spec import LayerSpec
 from mapper.variants import VARIANTS, variant_program
 from nestmap.tuning.reference import convolve, half_roundings
@@ -52,14 +52,17 @@ def test_variants_of_the_papers_say_what_they_do_not_do(
     assert "high-level" in str(caught.value)
 
 
+def test_a_name_that_no_variant_has_is_refused_with_those_that_there_are():
+    with pytest.raises(InputError) as caught:
+        variant_program(PLAIN, "tiled")
+    (problem,) = caught.value.problems
+    assert problem.found == "'tiled'"
+    assert problem.allowed.split(", ") == ["direct", "partial", "high-level"]
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_stores_16_bit_floats_and_sums_32_bit_ones(variant: str):
-    # Rows are cut into vectors where the pixels of one are neighbours in memory.
-    layout = "NCHW" if "vectors" in variant else "NHWC"
-    layer = replace(PLAIN, dtype="float16", layout=layout)
-    if variant == "channelwise":
-        layer = replace(layer, groups=layer.channels, filters=layer.channels)
-    program = variant_program(layer, variant)
+    program = variant_program(replace(PLAIN, dtype="float16"), variant)
     types = check_program(program)
     assert all(element_dtype(i.type) is Element.FLOAT16 for i in program.inputs)
     assert element_dtype(types.kernel_types[program.kernels[-1].name]) is Element.FLOAT16
@@ -105,10 +108,8 @@ def test_padding_beyond_the_kernel_is_done_in_the_variants_of_the_papers():
 def test_outputs_of_every_variant_are_the_interpreters(
     variant: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """Also one by one, but where each sees another in a chain too long for that."""
-    layer = replace(PLAIN, dtype=dtype, layout="NCHW" if "vectors" in variant else "NHWC")
-    if variant == "channelwise":
-        layer = replace(layer, groups=layer.channels, filters=layer.channels)
+    """Also one by one."""
+    layer = replace(PLAIN, dtype=dtype)
     program = variant_program(layer, variant)
     numbers = admissible(program)
     inputs = inputs_of(layer)
@@ -118,10 +119,6 @@ def test_outputs_of_every_variant_are_the_interpreters(
     assert found.known is None
     np.testing.assert_allclose(found.values, wanted, rtol=relative, atol=absolute)
     monkeypatch.setattr(evaluator, "MAX_OPERATIONS", -1)
-    if variant == "tiled-slices-split":
-        with pytest.raises(LimitError, match="too long a chain"):
-            outputs(program, numbers, inputs, 1, sampled=30)
-        return
     some = outputs(program, numbers, inputs, 1, sampled=30)
     known = ~np.isnan(some.values)
     np.testing.assert_allclose(some.values[known], wanted[known], rtol=relative, atol=absolute)

@@ -60,7 +60,7 @@ def test_the_command_writes_json_and_a_table(tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--variants", "fast"), "--variants: no variant of this name; found 'fast'"),
+        (("--variants", "fast"), "--variants: no variant or sketch of this name; found 'fast'"),
         (("--layers", "vgg16/99"), "no layer of this name"),
         (("--device", "abacus"), "no such device profile"),
     ],

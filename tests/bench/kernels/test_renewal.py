@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.kernels.earlier import (
+    SCHEMA,
     EarlierKernel,
     fastest_of,
     layers_of,
     read_archive,
-    write_archive,
 )
-from bench.kernels.earlier_sizes import starts_of
+from bench.kernels.earlier_sizes import is_of_the_template, starts_of
 from bench.kernels.gpu import Rounds
 from bench.kernels.renewal import Renewal, read_journal, renew, summary
 from bench.kernels.tuning_stage import Tuning
@@ -50,11 +52,11 @@ def earlier(time_ms: float = 2.0, folder: str = "pocl") -> EarlierKernel:
 
 def test_an_archive_is_read_as_it_was_written(tmp_path: Path):
     path, kernel = tmp_path / "a.json.gz", earlier()
-    write_archive([kernel], path)
+    item = {"folder": kernel.folder, "record": kernel.record.to_json(),
+            "plan": kernel.plan.to_json()}  # fmt: skip
+    archive = {"schema": SCHEMA, "kernels": [item]}
+    path.write_bytes(gzip.compress(json.dumps(archive).encode()))
     assert read_archive(path) == (kernel,)
-    before = path.read_bytes()
-    write_archive(read_archive(path), path)
-    assert path.read_bytes() == before
 
 
 def test_the_fastest_kernel_of_a_layer_is_that_of_the_fastest_record():
@@ -79,7 +81,7 @@ def test_a_search_begins_with_solutions_of_sketches_that_have_a_record_s_sizes(
     profile = load_profile(device)
     kernel = next(
         k for k in read_archive()
-        if k.folder == device and k.record.layer.name == name and k.record.variant in VARIANTS
+        if k.folder == device and k.record.layer.name == name and is_of_the_template(k.record)
         and k.record.layer.layout is not Layout.NCHW16C
     )  # fmt: skip
     sizes = kernel.record.choices["parameters"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from bench.searches.contestants import OWN, WITH_TRANSFER, Trace, goal_of
 from bench.searches.layer_recording import (
     described_anew,
     group_of_recording,
+    is_archived,
     record_layer,
     space_of_layer,
 )
@@ -30,7 +32,18 @@ from bench.searches.plots import write_plots
 from bench.searches.recording import Recording, read_recording, write_recording
 from bench.searches.replay import Arena, first_at, is_layer, quality, teaching, volume
 from bench.searches.tables import overview, summaries, table, verdict
+from bench.searches.terms import kinds_of, term_from_json, term_to_json, variable_of
 from bench.space_solving.cases import ROOT
+from mapper.constraint_rules.predicate import (
+    FloorDiv,
+    IntConst,
+    LocalSizeVariable,
+    Maximum,
+    Modulo,
+    ParameterVariable,
+    Product,
+    Sum,
+)
 from mapper.errors import InputError
 from mapper.measurement import CompileError, Outcome
 from mapper.search.goal import Front
@@ -254,3 +267,33 @@ def test_recorded_layers_have_the_variables_of_today(name: str) -> None:
     assert len(variables) == len(recording.variables)
     # And they can teach others.
     assert group_of_recording(recording).timed > 40
+
+
+def test_a_space_whose_program_is_gone_is_what_was_kept_of_it() -> None:
+    archived = read_recording(RECORDINGS / "h200" / "vgg16_24_tiled-slices_h200.json.gz")
+    assert is_archived(archived)
+    space, variables = space_of_layer(archived)
+    assert [values for _, values in variables] == [values for _, values in archived.variables]
+    # Names of maps and of parameters may be alike.
+    assert len({variable for variable, _ in variables}) == len(variables)
+    assert space.constraints and Arena.of(archived).known is not None
+    with pytest.raises(InputError, match="its program cannot be made any more"):
+        described_anew(archived)
+
+
+@pytest.mark.parametrize("terms", [["tm", ["?", 1, 2]], [["+", "nothing", 1]], [None]])
+def test_a_term_that_is_none_is_refused(terms: list[object]) -> None:
+    archived = read_recording(RECORDINGS / "h200" / "vgg16_24_tiled-slices_h200.json.gz")
+    wrong = replace(archived, document={**archived.document, "terms": terms})
+    with pytest.raises(InputError, match="is no term"):
+        space_of_layer(wrong)
+
+
+def test_terms_are_read_as_they_were_written() -> None:
+    tile, size = ParameterVariable("tile"), LocalSizeVariable("out", 1)
+    term = Sum((Product((tile, size)), FloorDiv(tile, IntConst(2)), Modulo(size, tile),
+                Maximum((tile, IntConst(3)))))  # fmt: skip
+    names = {str(variable): variable for variable in (tile, size)}
+    assert term_from_json(json.loads(json.dumps(term_to_json(term))), names) == term
+    kinds = zip(("tile", "out.1"), kinds_of([tile, size]), strict=True)
+    assert [variable_of(name, kind) for name, kind in kinds] == [tile, size]

@@ -7,15 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from api.layer_programs import programs_of
-from db.canonical import canonical_json
+from db.canonical import canonical_json, content_hash
 from db.farm.run_records import NewRun, Proposal, ProposedCandidate, StudySpec
 from db.farm.states import JobKind
 from db.records import CandidateRecord
 from mapper.ast_model.codec import program_to_json
 from mapper.layer_sets import layer_of_name
 from mapper.measurement import CompileError, Outcome, Timed
-from mapper.variants import variant_program
+from mapper.variants import LAST_RESORT, VARIANTS, variant_program
 from tests.unit.api.conftest import Service
 from tests.unit.api.farm_data import DEVICE, UNBOUNDED, measure, new_run, propose
 
@@ -23,12 +22,21 @@ LAYER = "vgg16/7"
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def program_text(variant: str) -> str:
-    return canonical_json(program_to_json(variant_program(layer_of_name(LAYER), variant)))
+SKETCH = "tile-filter"
+
+
+def program_of(variant: str) -> tuple[str, str]:
+    """The schema and text of what is stored of the layer in a variant or under a sketch."""
+    name = variant if variant in VARIANTS else LAST_RESORT
+    program = program_to_json(variant_program(layer_of_name(LAYER), name))
+    if variant in VARIANTS:
+        return program["schema"], canonical_json(program)
+    under = {"program": program, "schedule": {"name": variant}}
+    return "nestmap/scheduled/1", canonical_json({"schema": "nestmap/scheduled/1", **under})
 
 
 def record(variant: str, number: int, memory_bytes: int) -> CandidateRecord:
-    program = programs_of(layer_of_name(LAYER))[variant]
+    program = content_hash(program_of(variant)[1])
     return CandidateRecord(program, {"n": number}, {"a": 20}, {"k": [1, 1, 1]}, "0" * 64,
                            memory_bytes, "0.1.0")  # fmt: skip
 
@@ -37,17 +45,17 @@ def timed(time_ms: float) -> Timed:
     return Timed((round(time_ms * 1e6),), 0.0, 1.0)
 
 
-def run_of_direct(service: Service, *times_ms: float, first: int = 0) -> str:
-    """A finished run of the layer in ``direct``, of candidates from number ``first``; its id."""
+def run_of_partial(service: Service, *times_ms: float, first: int = 0) -> str:
+    """A finished run of the layer in ``partial``, of candidates from number ``first``; its id."""
     new = NewRun(service.device_id, LAYER, "somebody",
                  {"subject": {"name": LAYER}, "protocol": {"warmup": 1}}, **UNBOUNDED)  # fmt: skip
     run = service.farm.runs.create(new).value
     claim = service.farm.jobs.claim_work((JobKind.PROPOSE,), "test", lease_s=30)
     assert claim is not None
-    study = StudySpec("nestmap/program/1", program_text("direct"), "direct", "strict", 0)
+    study = StudySpec(*program_of("partial"), "partial", "strict", 0)
     payload = {"schema": "nestmap/measure-job/1", "timeout_s": 5.0}
     candidates = tuple(
-        ProposedCandidate(0, record("direct", first + number, 1000), payload)
+        ProposedCandidate(0, record("partial", first + number, 1000), payload)
         for number in range(len(times_ms))
     )
     proposal = Proposal(DEVICE, (study,), candidates, exhausted=True)
@@ -59,7 +67,7 @@ def run_of_direct(service: Service, *times_ms: float, first: int = 0) -> str:
 def tuned_alone(service: Service, variant: str, driver: str, *outcomes: Outcome) -> None:
     """What ``nestmap tune`` stores without a farm, on the device with this driver."""
     store = service.farm.store
-    program = store.add_program("nestmap/program/1", program_text(variant))
+    program = store.add_program(*program_of(variant))
     device = store.add_device(DEVICE.name, {**DEVICE.facts, "driver": driver})
     study = store.open_study(program, device, mode="strict", seed=0, label=LAYER, variant=variant)
     for number, outcome in enumerate(outcomes):
@@ -74,14 +82,14 @@ def service(tmp_path) -> Iterator[Service]:
 
 
 def test_variants_that_nobody_measured_are_listed_with_what_measures_them(service: Service):
-    run = run_of_direct(service, 3.0, 2.0)
+    run = run_of_partial(service, 3.0, 2.0)
     found = service.user.get(f"/v1/runs/{run}/baselines").json()
     assert found["best"]["time_ms"] == 2.0
-    assert [one["variant"] for one in found["baselines"]] == ["high-level", "im2col"]
+    assert [one["variant"] for one in found["baselines"]] == ["high-level", "direct"]
     for one in found["baselines"]:
         assert one["description"] and one["point"] is one["run"] is one["time_over_best"] is None
     page = service.user.get(f"/runs/{run}").text
-    for variant in ("high-level", "im2col"):
+    for variant in ("high-level", "direct"):
         assert f'name="variant" value="{variant}"' in page
         assert (
             f"nestmap tune {LAYER} --url http://testserver --device {service.device_id} "
@@ -90,11 +98,11 @@ def test_variants_that_nobody_measured_are_listed_with_what_measures_them(servic
 
 
 def test_the_fastest_of_each_variant_on_the_device_counts_whoever_measured_it(service: Service):
-    other = run_of_direct(service, 1.0, first=10)
-    run = run_of_direct(service, 3.0, 2.0)
+    other = run_of_partial(service, 1.0, first=10)
+    run = run_of_partial(service, 3.0, 2.0)
     driver = DEVICE.facts["driver"]
-    tuned_alone(service, "im2col", driver, CompileError("no"), timed(9.0), timed(8.0))
-    tuned_alone(service, "partial", driver, timed(4.0))
+    tuned_alone(service, "direct", driver, CompileError("no"), timed(9.0), timed(8.0))
+    tuned_alone(service, SKETCH, driver, timed(4.0))
     tuned_alone(service, "high-level", "another", timed(0.5))
     found = service.user.get(f"/v1/runs/{run}/baselines").json()["baselines"]
     times = [one["point"] and one["point"]["time_ms"] for one in found]
@@ -102,12 +110,12 @@ def test_the_fastest_of_each_variant_on_the_device_counts_whoever_measured_it(se
         (one["variant"], time, one["time_over_best"], one["run"])
         for one, time in zip(found, times, strict=True)
     ] == [
-        ("direct", 1.0, 0.5, other), ("partial", 4.0, 2.0, None), ("im2col", 8.0, 4.0, None),
+        ("partial", 1.0, 0.5, other), (SKETCH, 4.0, 2.0, None), ("direct", 8.0, 4.0, None),
         # Its times are of another state of the device.
         ("high-level", None, None, None),
     ]  # fmt: skip
     page = service.user.get(f"/runs/{run}").text
-    assert 'name="variant" value="high-level"' in page and 'variant" value="im2col"' not in page
+    assert 'name="variant" value="high-level"' in page and 'variant" value="direct"' not in page
     for one in found[:3]:
         assert f"c={one['point']['candidate']}" in page
     # The run itself is none of its baselines.
@@ -115,11 +123,11 @@ def test_the_fastest_of_each_variant_on_the_device_counts_whoever_measured_it(se
         one["variant"]
         for one in service.user.get(f"/v1/runs/{other}/baselines").json()["baselines"]
     ]
-    assert names == ["partial", "im2col", "high-level"]
+    assert names == [SKETCH, "direct", "high-level"]
 
 
 def test_a_baseline_that_is_missing_is_measured_as_the_run_was(service: Service):
-    run = run_of_direct(service, 2.0)
+    run = run_of_partial(service, 2.0)
     address = f"/runs/{run}/baselines"
     form = {"variant": "high-level"}
     assert service.device.post(address, data=form).status_code == 403
@@ -134,6 +142,19 @@ def test_a_baseline_that_is_missing_is_measured_as_the_run_was(service: Service)
     for wrong in (form, {"variant": "tiled"}, {}):
         answer = service.user.post(address, data=wrong)
         assert answer.status_code == 422 and "no baseline that is missing" in answer.text
+
+
+def test_a_baseline_that_does_not_do_the_layer_is_not_missed(service: Service):
+    document = {**layer_of_name(LAYER).to_json(), "bias": True}
+    new = NewRun(service.device_id, "biased", "somebody", {"subject": {"document": document}},
+                 **UNBOUNDED)  # fmt: skip
+    run = service.farm.runs.create(new).value
+    propose(service.farm, 100, exhausted=True)
+    measure(service.farm, service.device_id, timed(1.0))
+    found = service.user.get(f"/v1/runs/{run.id}/baselines").json()["baselines"]
+    assert [one["variant"] for one in found] == ["high-level"]
+    answer = service.user.post(f"/runs/{run.id}/baselines", data={"variant": "direct"})
+    assert answer.status_code == 422 and "no baseline that is missing" in answer.text
 
 
 def test_a_run_without_a_time_and_one_of_no_layer_have_none(service: Service):

@@ -77,6 +77,21 @@ def test_where_single_outputs_take_too_long_nothing_is_known(monkeypatch: pytest
         outputs(program, {}, inputs, 1, sampled=10)
 
 
+def test_a_chain_of_outputs_that_is_too_long_to_follow_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """Each kernel sees the one before; all at once that is no chain."""
+    kernels = [
+        f"kernel k{n} = map#m{n}(v => add(v, 1.0), {f'k{n - 1}' if n else 'a'})" for n in range(200)
+    ]
+    program = parse(f'program "p" {{ size N = 8 input a : [float]N {" ".join(kernels)} }}')
+    inputs = {"a": np.arange(8, dtype=np.float32)}
+    found = outputs(program, {}, inputs, 1)
+    assert found.known is None
+    np.testing.assert_array_equal(found.values, inputs["a"] + 200)
+    monkeypatch.setattr(evaluator, "MAX_OPERATIONS", -1)
+    with pytest.raises(LimitError, match="too long a chain"):
+        outputs(program, {}, inputs, 1, sampled=4)
+
+
 def test_inputs_are_checked():
     program, inputs = product(8, 8, 8, SUM)
     with pytest.raises(InputError, match="no array"):

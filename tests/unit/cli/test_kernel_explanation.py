@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from random import Random
 
 import pytest
 from typer.testing import CliRunner
 
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.rule import Mode
+from mapper.layer_spec import LayerSpec
+from mapper.pipeline import assignment_to_json, choices_of, derive_space
+from mapper.profiles import load_profile
+from mapper.solver.factored.suited import SuitedSpace
 from nestmap.cli import app
+from nestmap.tuning.sketch_subjects import layer_in, with_suits
 from tests.conftest import GOLDEN_FOLDER
 
 EXAMPLE = GOLDEN_FOLDER.parents[1] / "examples" / "listing1_local.txt"
-CASES = json.loads((GOLDEN_FOLDER / "kernels" / "mappings.json").read_text())
 LISTING = {"mapping": {"A": "W0", "B": "L0", "C": "S", "D": "L0", "E": "S"},
            "local_sizes": {"out": [8, 1, 1]}}  # fmt: skip
+#: No tile is without a rest.
+LAYER = LayerSpec(6, 7, 9, 10, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1, bias=True,
+                  activation="relu", name="odd")  # fmt: skip
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -25,14 +35,20 @@ def run(*arguments: str, code: int = 0) -> str:
     return result.stdout if code == 0 else result.output
 
 
-def files_of(name: str, folder: Path) -> tuple[str, ...]:
-    """The arguments that name a golden kernel's layer, variant and mapping."""
-    case = CASES[name]
+def files_of(
+    sketch: str, device: str, wanted: Callable[[Mapping[str, int]], bool], folder: Path
+) -> tuple[str, ...]:
+    """The arguments that name the layer under a sketch, and a mapping of this kind."""
+    profile = load_profile(device)
+    subject = layer_in(LAYER, sketch, profile)
+    space = derive_space(subject, Mode.STRICT, profile, with_suits(subject, DEFAULT_OPTIONS))
+    solved, random = SuitedSpace(space), Random(7)
+    drawn = (solved.draw_joint(random) or {} for _ in range(2000))
+    found = next(one for one in drawn if wanted(choices_of(one).parameters))
     layer, mapping = folder / "layer.json", folder / "mapping.json"
-    layer.write_text(json.dumps(case["layer"]))
-    mapping.write_text(json.dumps(case["choices"]))
-    variant = ("--variant", case["variant"], "--device", "pocl+half")
-    return (str(layer), str(mapping), *variant)
+    layer.write_text(json.dumps(LAYER.to_json()))
+    mapping.write_text(json.dumps(assignment_to_json(found)))
+    return (str(layer), str(mapping), "--variant", sketch, "--device", device)
 
 
 def test_an_explanation_reads_as_it_did(golden: Callable[[str, str], None], tmp_path: Path):
@@ -42,11 +58,28 @@ def test_an_explanation_reads_as_it_did(golden: Callable[[str, str], None], tmp_
     golden("kernel_explanation.txt", "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
 
 
-@pytest.mark.parametrize("name", ["tiled_prefetch", "tiled_split", "blocked_in_place_ragged"])
-def test_figures_agree_with_the_plan_and_the_source(name: str, tmp_path: Path):
-    asked = files_of(name, tmp_path)
+@pytest.mark.parametrize(
+    ("sketch", "device", "wanted", "written"),
+    [
+        (
+            "blocks-local-filter", "h200",
+            lambda p: p["prefetch_convolution"] and p["chunk_convolution"] == 2,
+            "loads for the next iteration",
+        ),
+        ("blocks-sliced-packed-filter", "h200", lambda p: p["slices_convolution"] > 1, "barrier("),
+        ("tile-bordered-packed-filter", "pocl", lambda p: p["rho_row"] and p["rho_column"], "if ("),
+        ("tile-filter", "pocl", lambda p: p["lanes_filter"] > 1, "float2"),
+    ],
+    ids=["fetched ahead", "channels in slices", "with a rest", "in vectors"],
+)  # fmt: skip
+def test_figures_agree_with_the_plan_and_the_source(
+    sketch: str, device: str, wanted: Callable[[Mapping[str, int]], bool], written: str,
+    tmp_path: Path,
+):  # fmt: skip
+    asked = files_of(sketch, device, wanted, tmp_path)
     explained = json.loads(run(*asked, "--explain", "--json"))
     plan = json.loads(run(*asked, "--json"))
+    assert written in plan["source"]
     assert explained["schema"] == "nestmap/kernel-explanation/1"
     assert explained["choices"] == plan["choices"]
     parts = plan["source"].split("__kernel void ")[1:]
@@ -79,7 +112,8 @@ def _names(mapping: dict[str, int]) -> dict[str, str]:
 def test_positions_mean_the_same_before_and_after(tmp_path: Path):
     from mapper.ast_model.text_form import parse_expr
 
-    explained = json.loads(run(*files_of("blocked_bias_relu", tmp_path), "--explain", "--json"))
+    asked = files_of("tile-packed-filter", "pocl", lambda p: p["lanes_filter"] > 1, tmp_path)
+    explained = json.loads(run(*asked, "--explain", "--json"))
     changed = 0
     for kernel in explained["kernels"]:
         trips: dict[str, int] = {"lane": 4}

@@ -67,9 +67,14 @@ def test_a_compiled_expression_is_what_it_evaluates_to(
     assert function_of(expression)(given_) == expression.evaluate(given_)
 
 
-def costs_of(sketch: str, subject_of: Subject = PRODUCT, **parameters: int) -> list[float]:
+def costs_of(sketch: str, **parameters: int) -> list[float]:
+    """Of the product, as :func:`costs_in` has them."""
+    return costs_in(PRODUCT, sketch, **parameters)
+
+
+def costs_in(program: Subject, sketch: str, **parameters: int) -> list[float]:
     """Those of some suitable solutions with these parameters; empty where there are none."""
-    (subject,) = sketched_subjects(subject_of, POCL, [sketch])
+    (subject,) = sketched_subjects(program, POCL, [sketch])
     space = derive_space(subject, Mode.STRICT, POCL, with_suits(subject, DEFAULT_OPTIONS))
     pins: dict[Variable, int] = {ParameterVariable(name): v for name, v in parameters.items()}
     solved = SuitedSpace(narrowed(space, Restrictions(pins=pins)))
@@ -111,7 +116,16 @@ CONVOLUTION = subject_of_program(
     replace(
         high_level_convolution(
             LayerSpec(
-                64, 28, 28, 64, 3, 3, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1,
+                64,
+                28,
+                28,
+                64,
+                3,
+                3,
+                pad_top=1,
+                pad_left=1,
+                pad_bottom=1,
+                pad_right=1,
                 layout=Layout.NCHW,
             )
         ),
@@ -121,7 +135,7 @@ CONVOLUTION = subject_of_program(
 
 
 def least_cost(sketch: str, **parameters: int) -> float:
-    return min(costs_of(sketch, subject_of=CONVOLUTION, **parameters))
+    return min(costs_in(CONVOLUTION, sketch, **parameters))
 
 
 BAND = {"tile_filter": 16, "own_filter": 16, "lanes_filter": 16, "tile_column": 7, "own_column": 7,

@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
+from mapper.layer_spec import LayerSpec
+from mapper.pipeline import subject_of_layer
+from mapper.profiles import load_profile
 from mapper.variants import LAST_RESORT, VARIANTS
-from nestmap.tasks import run_requests
+from nestmap.tasks import proposals
+from nestmap.tasks.run_requests import read_run
+from nestmap.tuning.sketch_subjects import possible_subjects
 from tests.unit.farm.simulated_boards import FACTS, LAYER, recorded
 from tests.unit.tasks.child_replies import ask, fresh
 from worker.measuring.wire import outcome_to_json
@@ -177,15 +182,18 @@ def test_a_run_keeps_its_variants_whatever_records_are_shipped_meanwhile(
 ):
     """Outcomes are kept by the places of variants, which a new record would have changed."""
     of_the_device: dict[str, Any] = {"run": {"variants": None}, "count": 2}
-    names = ("high-level", "partial")
-    monkeypatch.setattr(run_requests, "tuned_variants", lambda *_: names)
+    written = subject_of_layer(LayerSpec.from_json(dict(LAYER)), LAST_RESORT)
+    found = possible_subjects(written, load_profile("pocl"))[:2]
+    names = [one.variant for one in found]
+    monkeypatch.setattr(proposals, "tuned_subjects", lambda *_: found)
     first, reply = propose(tmp_path, **of_the_device)
     state, measured = reply.end["state"], outcomes(first)
+    assert state["variants"] == names
     expected, undisturbed = propose(tmp_path, None, state, measured, **of_the_device)
-    monkeypatch.setattr(run_requests, "tuned_variants", lambda *_: names[::-1])
-    found, other = propose(tmp_path, None, state, measured, **of_the_device)
-    assert [study["variant"] for study in other.end["studies"]] == list(names)
-    assert ids(found) == ids(expected) and other.end == undisturbed.end
+    monkeypatch.setattr(proposals, "tuned_subjects", lambda *_: found[::-1])
+    found_again, other = propose(tmp_path, None, state, measured, **of_the_device)
+    assert [study["variant"] for study in other.end["studies"]] == names
+    assert ids(found_again) == ids(expected) and other.end == undisturbed.end
 
 
 @pytest.mark.parametrize(
@@ -286,12 +294,12 @@ def test_a_program_is_proposed_under_its_sketches_and_as_it_is_written(tmp_path:
     assert all(names[study] is not None for study, _, _ in measured[:3])
 
 
-GPU = {"profile": "h200", "facts": {"device.kind": "gpu", "device.name": "NVIDIA H200"}}
+CPU = {"profile": "pocl", "facts": {"device.kind": "cpu", "platform.version": "PoCL 5.0"}}
 
 
-def propose_on_a_gpu(spool: Path, kept: Any, state: Any, measured: Any, **run: Any) -> Any:
+def propose_a_layer(spool: Path, kept: Any, state: Any, measured: Any, **run: Any) -> Any:
     reply = ask(
-        kept, kind="propose", run_id="run", device=GPU, count=3, spool=str(spool),
+        kept, kind="propose", run_id="run", device=CPU, count=3, spool=str(spool),
         run={"subject": {"document": LAYER}, "seed": 5, **run},
         history={"state": state, "measured": measured, "earlier": [], "best": []},
     )  # fmt: skip
@@ -299,11 +307,11 @@ def propose_on_a_gpu(spool: Path, kept: Any, state: Any, measured: Any, **run: A
     return [i["candidate"] for i in reply.items if "candidate" in i], reply.end
 
 
-def test_a_layer_is_proposed_under_its_sketches_on_a_gpu(tmp_path: Path):
+def test_a_layer_is_proposed_under_its_sketches(tmp_path: Path):
     kept, state, measured = fresh(), dict[str, Any](), list[Any]()
     for _ in range(3):
-        candidates, end = propose_on_a_gpu(tmp_path, kept, state, measured)
-        again, other = propose_on_a_gpu(tmp_path, fresh(), state, measured)
+        candidates, end = propose_a_layer(tmp_path, kept, state, measured)
+        again, other = propose_a_layer(tmp_path, fresh(), state, measured)
         assert ids(candidates) == ids(again)
         assert end == other
         state = end["state"]
@@ -314,15 +322,29 @@ def test_a_layer_is_proposed_under_its_sketches_on_a_gpu(tmp_path: Path):
     assert not {*state["variants"]} & {*VARIANTS} - {LAST_RESORT}
     sketch = state["variants"][measured[0][0]]
     # By its name alone, too.
-    candidates, end = propose_on_a_gpu(tmp_path, fresh(), {}, [], variants=[sketch])
+    candidates, end = propose_a_layer(tmp_path, fresh(), {}, [], variants=[sketch])
     (study,) = end["studies"]
     assert (study["variant"], study["program_schema"]) == (sketch, "nestmap/scheduled/1")
     assert len(candidates) == 3
 
 
-def test_what_speaks_of_a_layer_s_own_names_leaves_it_in_its_variants(tmp_path: Path):
-    _, end = propose_on_a_gpu(tmp_path, fresh(), {}, [], mode="paper")
-    assert {*end["state"]["variants"]} <= {*VARIANTS}
+def test_what_speaks_of_a_layer_s_own_names_leaves_it_in_the_papers_variants(tmp_path: Path):
+    _, end = propose_a_layer(tmp_path, fresh(), {}, [], mode="paper")
+    assert end["state"]["variants"] == ["direct", "partial"]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu", "null"])
+@pytest.mark.parametrize("named", [{}, {"mode": "paper"}, {"pin": ["rho=0"]}])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_a_run_begins_in_the_papers_variants_where_they_are_meant(
+    kind: str, named: Any, groups: int
+):
+    """Else nothing is said of its variants: its first proposal looks for sketches. An invented
+    device has no use for these."""
+    run = {"subject": {"document": {**LAYER, "groups": groups}}, **named}
+    found = read_run(run, {"device.kind": kind}).variants
+    papers = ("direct", "partial") if groups == 1 else (LAST_RESORT,)
+    assert found == (papers if named or kind == "null" else ())
 
 
 @pytest.mark.parametrize("named", [{"mode": "paper"}, {"pin": ["row=W0"]}])
@@ -342,3 +364,35 @@ def test_a_sketch_that_a_program_does_not_have_is_refused_with_those_that_it_has
     (error,) = reply.problem["problems"]
     assert error["found"] == "no-such"
     assert "as-is" in error["allowed"]
+
+
+GONE = "tiled"
+
+
+@pytest.mark.parametrize(
+    ("run", "state"),
+    [
+        ({"variants": ["high-level", GONE]}, {}),
+        # One that was begun before, with these variants or with what was chosen then.
+        ({"variants": [GONE]}, {"programs": ["0" * 64], "batches": [3]}),
+        ({"variants": None}, {"variants": [GONE], "programs": ["0" * 64], "batches": [3]}),
+    ],
+    ids=["new", "begun", "begun with what was chosen"],
+)
+def test_a_run_in_a_variant_that_is_gone_is_refused_with_those_that_there_are(
+    tmp_path: Path, run: Any, state: Any
+):
+    reply = ask(
+        fresh(), kind="propose", run_id="run", run={**RUN, **run}, device=CPU, count=3,
+        spool=str(tmp_path), history={"state": state, "measured": []},
+    )  # fmt: skip
+    assert reply.problem is not None and reply.problem["type"].endswith("invalid-input")
+    (error,) = reply.problem["problems"]
+    assert error["found"] == GONE
+    assert {*VARIANTS, "tile-filter"} <= {*error["allowed"].split(", ")}
+
+
+def test_what_was_fast_in_a_variant_that_is_gone_is_no_start_and_stops_nothing(tmp_path: Path):
+    best = [{"variant": GONE, "chosen": {"mapping": {"1": 20}}, "time_ms": 0.1}]
+    found, _ = propose(tmp_path, best=best)
+    assert ids(found) == ids(propose(tmp_path)[0])

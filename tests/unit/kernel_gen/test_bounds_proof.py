@@ -209,7 +209,13 @@ def changed(source: str, seed: int, count: int) -> Iterator[str]:
 @pytest.mark.needs("oclgrind", install="apt-get install oclgrind")
 @pytest.mark.parametrize(
     "name",
-    ["tiled", "tiled_two_buffers", "blocked_in_place_ragged", "tiled_split", "tiled_half"],
+    [
+        "blocks_halo_strided",
+        "blocks_local_two_buffers",
+        "tile_ragged",
+        "blocks_split",
+        "blocks_local_half",
+    ],
 )
 def test_whatever_a_simulator_sees_outside_of_an_array_is_refused(name: str) -> None:
     right = plan_of(name)

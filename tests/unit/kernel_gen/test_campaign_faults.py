@@ -22,7 +22,6 @@ from mapper.host_plan import BufferRole, HostPlan, Launch, PlannedBuffer
 from mapper.layer_spec import LayerSpec
 from mapper.measurement import Timed, Wrong
 from mapper.pipeline import (
-    assignment_from_json,
     choices_of,
     derive_space,
     generate_kernels,
@@ -32,10 +31,11 @@ from mapper.pipeline import (
 from mapper.profiles import load_profile
 from mapper.schedule import ScheduleCode
 from mapper.solver.sampling import sample
-from nestmap.device_limits import limits_of_device
 from nestmap.tuning.reference import make_workload
 from tests.conftest import GOLDEN_FOLDER
 from tests.effort import LONG, cases
+from tests.unit.kernel_gen.test_golden_kernels import CASES as GOLDEN_CASES
+from tests.unit.kernel_gen.test_golden_kernels import plan_of
 from worker.devices.pocl_target import cpu_flags, selectable
 from worker.measuring import MeasuringChild
 
@@ -143,46 +143,17 @@ def test_every_mapping_of_a_program_that_was_wrong_is_right(
 
 #: What kernels are compiled for: all that the processor executes by `make kernels` only.
 _SELECTABLE = selectable(cpu_flags())
-TARGETS = ("native", *(_SELECTABLE if LONG else _SELECTABLE[-1:]))
+TARGETS = ("native", *(_SELECTABLE if LONG else _SELECTABLE[:1]))
 
-#: Two lanes of 16-bit floats, padding and ReLU: a random test drew it.
-HALF_RELU = LayerSpec.from_json(
-    {
-        "schema": "nestmap/layer/2", "name": "half-relu-two-lanes", "channels": 6, "height": 4,
-        "width": 1, "filters": 4, "kernel_height": 3, "kernel_width": 2, "stride_y": 2,
-        "stride_x": 1, "pad_top": 4, "pad_left": 4, "pad_bottom": 4, "pad_right": 1, "groups": 2,
-        "dilation_x": 3, "bias": True, "activation": "relu", "dtype": "float16", "layout": "NCHW",
-    }
-)  # fmt: skip
-HALF_RELU_CHOICES = {
-    "mapping": {
-        "pack_group": 30, "pack_block": 1, "pack_channel": 1, "pack_tap": 1, "pack_filter": 1,
-        "group": 21, "block": 1, "image": 20, "tile_y": 1, "tile_x": 1, "zero_mo": 10, "zero_y": 1,
-        "zero_x": 1, "zero_mi": 1, "zero_r": 0, "zero_p": 1, "zero_m": 1, "zero_v": 2,
-        "image_c": 10, "image_y": 1, "image_x": 1, "weight_c": 10, "weight_tap": 1, "weight_m": 1,
-        "weight_v": 2, "item_mo": 10, "item_y": 1, "item_x": 1, "item_mi": 1, "patch_y": 0,
-        "patch_x": 1, "patch_v": 2, "tap": 0, "tap_m": 1, "tap_v": 2, "r": 0, "p": 1, "m": 0,
-        "v": 2, "out_mo": 10, "out_y": 1, "out_x": 1, "out_mi": 1, "out_m": 0, "out_v": 1,
-        "out_r": 0, "out_p": 1,
-    },
-    "parameters": {
-        "bm": 2, "th": 5, "tw": 1, "bc": 3, "tr": 1, "tp": 1, "tm": 2, "mi": 1, "v": 2,
-        "rho_y": 0, "rho_x": 0, "pv": 2, "wide": 0, "pf": 2,
-    },
-    "local_sizes": {"packed": [72, 1, 1], "convolution": [5, 1, 1]},
-}  # fmt: skip
+#: Kernels whose sums are vectors in a private array, wrong for some targets where those are read
+#: and written by vload2 and vstore2; of a layer of 16-bit floats that a random test drew.
+IN_PRIVATE_ARRAYS = ("blocks_sliced_half_relu", "blocks_local_sums_in_vectors")
 
 
-def half_relu_plan() -> HostPlan:
-    subject = subject_of_layer(HALF_RELU, "tiled")
-    device = limits_of_device("pocl+half")
-    space = derive_space(subject, Mode.STRICT, device, DEFAULT_OPTIONS)
-    return generate_kernels(subject, assignment_from_json(space, HALF_RELU_CHOICES))
-
-
-def test_private_arrays_are_written_and_read_number_by_number() -> None:
+@pytest.mark.parametrize("name", IN_PRIVATE_ARRAYS)
+def test_private_arrays_are_written_and_read_number_by_number(name: str) -> None:
     # Quirk private-vstore, as it is printed: it would go wrong for some targets only.
-    source = half_relu_plan().source
+    source = plan_of(name).source
     assert "store2_private(" in source and "load2_private(" in source
     assert re.search(r"v(load|store)\d+\([^;]*\bp_\w+ \+", source) is None
 
@@ -190,11 +161,13 @@ def test_private_arrays_are_written_and_read_number_by_number() -> None:
 @pytest.mark.kernels
 @pytest.mark.parametrize("target", TARGETS)
 def test_sums_in_private_arrays_are_right_for_every_target(target: str) -> None:
-    workload = make_workload(subject_of_layer(HALF_RELU, "tiled"), 0, {})
     with MeasuringChild(f"pocl@{target}+half") as child:
-        child.upload_workload("w", workload.inputs, workload.expected)
-        outcome = child.measure(half_relu_plan(), workload="w", tolerance=workload.tolerance)
-    assert isinstance(outcome, Timed), (target, outcome)
+        for name in IN_PRIVATE_ARRAYS:
+            layer = LayerSpec.from_json(GOLDEN_CASES[name]["layer"])
+            workload = make_workload(subject_of_layer(layer, "high-level"), 0, {})
+            child.upload_workload(name, workload.inputs, workload.expected)
+            outcome = child.measure(plan_of(name), workload=name, tolerance=workload.tolerance)
+            assert isinstance(outcome, Timed), (name, target, outcome)
 
 
 #: The same fault in a dozen lines. With ``vstore2`` and ``vload2``, where PoCL's compiler inlines
@@ -269,4 +242,4 @@ def test_no_kernel_reads_or_writes_a_private_array_by_vload_or_vstore() -> None:
         reached = {word for text in pointers(source) for word in re.findall(r"\w+", text)}
         assert not arrays & reached, path.name
         seen += bool(arrays) + bool(reached)
-    assert seen > 10
+    assert seen > 6

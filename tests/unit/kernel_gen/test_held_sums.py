@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-import re
+from random import Random
 
 import numpy as np
 import pytest
 
 from mapper.ast_model.interpreter import interpret
-from mapper.constraint_rules.predicate import ParameterVariable
+from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
+from mapper.constraint_rules.rule import Mode
 from mapper.layer_spec import LayerSpec, Layout
-from mapper.pipeline import choices_of, generate_kernels
+from mapper.pipeline import choices_of, derive_space, generate_kernels
 from mapper.profiles import load_profile
-from mapper.rewrites.families import Family
-from nestmap.tuning.proposals.blocked_proposals import BlockedProposals
+from mapper.solver.factored.suited import SuitedSpace
+from mapper.tuning_space.where import with_where
 from nestmap.tuning.reference import make_workload
+from nestmap.tuning.sketch_subjects import layer_in, with_suits
 from tests.effort import cases
 from tests.kernels import run_once
-from tests.spaces import derived
 
 pytestmark = pytest.mark.kernels
 
 COUNT = cases(3, 6)
 #: Rows and columns that no tile divides, too.
 SIZES = {"whole": (8, 14, ""), "ragged": (5, 9, "relu")}
+WHERE = (
+    "lanes_filter == 16",
+    # One chunk, or one tile, holds nothing.
+    "chunk_convolution < 32",
+    "own_row*own_column*own_filter < tile_row*tile_column*tile_filter",
+    # Up to 16 vectors are variables.
+    "tile_row*tile_column*tile_filter > 16*16",
+)
 
 
 @pytest.mark.parametrize("layout", [Layout.NCHW16C, Layout.NHWC])
@@ -37,24 +46,19 @@ def test_bands_of_tiles_are_right_and_hold_their_sums_in_whole_vectors(
         pad_top=1, pad_left=1, pad_bottom=1, pad_right=1, bias=bool(activation),
         activation=activation or "none", layout=layout,
     )  # fmt: skip
-    wanted = derived(layer, "blocked-bands", load_profile("pocl"))
-    assert wanted.subject.program is not None
-    proposals = BlockedProposals(
-        layer, "blocked-bands", wanted.subject, wanted.space, wanted.profile, Family.SINGLE, 1
-    )
-    inputs = make_workload(wanted.subject, 1, {}).inputs
-    found = proposals.propose(COUNT)
-    assert len(found) == COUNT
-    held = 0
-    for chosen in found:
-        sizes = {v.name: x for v, x in chosen.items() if isinstance(v, ParameterVariable)}
-        assert sizes["th"] * sizes["tw"] > sizes["tr"] * sizes["tp"], "one tile holds nothing"
-        plan = generate_kernels(wanted.subject, chosen)
-        expected = interpret(wanted.subject.program, dict(choices_of(chosen).parameters), inputs)
+    device = load_profile("pocl")
+    subject = layer_in(layer, "blocks-bordered-packed-filter", device)
+    space = derive_space(subject, Mode.STRICT, device, with_suits(subject, DEFAULT_OPTIONS))
+    suited, random = SuitedSpace(with_where(space, WHERE)), Random(1)
+    inputs = make_workload(subject, 1, {}).inputs
+    for _ in range(COUNT):
+        chosen = suited.draw_joint(random)
+        assert chosen is not None
+        sizes = choices_of(chosen).parameters
+        plan = generate_kernels(subject, chosen)
+        expected = interpret(subject.require_program(), sizes, inputs)
         np.testing.assert_allclose(run_once(plan, inputs), expected, rtol=1e-3, atol=1e-3)
         main = plan.source[plan.source.rindex("__kernel") :]
-        if sizes["v"] == 16 and sizes["bc"] < 32:
-            held += 1
-            assert re.search(r"float16 p_sum\w*\[\d+\];", main)
-            assert "vload" not in main and "vstore" not in main, "calls in PoCL"
-    assert held
+        vectors = sizes["tile_row"] * sizes["tile_column"] * sizes["tile_filter"] // 16
+        assert f"float16 p_sum[{vectors}];" in main
+        assert "vload" not in main and "vstore" not in main, "calls in PoCL"

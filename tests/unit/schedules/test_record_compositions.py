@@ -1,9 +1,10 @@
 """Kernels of earlier records composed from primitives: the same source but for names.
 
 The schedules in ``examples/schedules`` know maps of the high-level convolution; the records' own
-programs come from the convolution template. Names of maps, reduces and buffers are made the
-template's before the kernels are printed, since terms of an index are in the order of their names;
-names of private registers count the dimensions of a buffer, and are numbered in both sources.
+programs came from the convolution template, which is gone: their kernels are archived. Names of
+maps, reduces and buffers are made the template's before the kernels are printed, since terms of an
+index are in the order of their names; names of private registers count the dimensions of a buffer,
+and are numbered in both sources.
 """
 
 from __future__ import annotations
@@ -13,16 +14,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bench.kernels.earlier import read_archive
+from bench.kernels.earlier import EarlierKernel, read_archive
 from mapper.ast_model.nodes import Let, Map, MapId, Node, Program, Reduce, Ref
+from mapper.ast_model.text_form import parse_expr
 from mapper.kernel_gen.generate import Choices, generate
 from mapper.programs.high_level import high_level_convolution
 from mapper.schedule import ScheduleCode, parse_code
 from mapper.schedules.schedule import derived
 from mapper.schedules.schedule_text import parse_schedule
 from mapper.schedules.tree import concrete_maps, rebuilt
-from mapper.tuning_records import TuningRecord
-from mapper.variants import variant_program
 
 SCHEDULES = Path(__file__).resolve().parents[3] / "examples" / "schedules"
 
@@ -53,9 +53,16 @@ def renamed(program: Program, maps: Mapping[str, str], values: Mapping[str, str]
 
 
 def normal(source: str) -> list[str]:
-    """Lines of the source without comments, tuning constants and variables that are always 0."""
+    """Lines of the source without comments, tuning constants and variables that are always 0; how
+    often loops go round as numbers."""
     source = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)
+    constants = {name: int(value) for name, value in re.findall(r"(c_\w+) = (\d+)", source)}
     source = re.sub(r"enum \{.*?\};", "", source, flags=re.DOTALL)
+    source = re.sub(
+        r"(for \(index_t (\w+) = 0; \2 < )(.+?)(; \+\+\2\) \{)",
+        lambda m: f"{m[1]}{parse_expr(m[3]).evaluate(constants)}{m[4]}",
+        source,
+    )
     for zero in set(re.findall(r"const index_t (i_\w+) = 0;", source)):
         source = re.sub(rf"const index_t {zero} = 0;", "", source)
         source = re.sub(rf"\b{zero}\*\d+ \+ | \+ {zero}\b(\*\d+)?", "", source)
@@ -84,9 +91,9 @@ def numbered(lines: list[str]) -> list[str]:
     ]
 
 
-def record_of(device: str, layer: str, variant: str) -> TuningRecord:
-    records = (kernel.record for kernel in read_archive() if kernel.folder == device)
-    return next(r for r in records if r.layer.name == layer and r.variant == variant)
+def earlier_kernel(device: str, layer: str, variant: str) -> EarlierKernel:
+    kernels = (kernel for kernel in read_archive() if kernel.folder == device)
+    return next(k for k in kernels if k.record.layer.name == layer and k.record.variant == variant)
 
 
 BLOCKED_MAPS = {
@@ -116,7 +123,8 @@ def blocked_maps() -> dict[str, str]:
 
 
 def test_a_blocked_record_of_pocl_is_composed_of_primitives() -> None:
-    record = record_of("pocl", "vgg16/7", "blocked")
+    earlier = earlier_kernel("pocl", "vgg16/7", "blocked")
+    record = earlier.record
     schedule = parse_schedule((SCHEDULES / "blocked.schedule").read_text())
     program = derived(high_level_convolution(record.layer), schedule)
     maps = blocked_maps()
@@ -130,7 +138,7 @@ def test_a_blocked_record_of_pocl_is_composed_of_primitives() -> None:
     codes["pad_image"] = codes["pad_group"]
     values = record.choices["parameters"]
     own = {p.name: values[_parameter(p.name)] for p in program.parameters}
-    _same(record, program, own, {m.id: codes[str(m.id)] for m in concrete_maps(program)})
+    _same(earlier, program, own, {m.id: codes[str(m.id)] for m in concrete_maps(program)})
 
 
 TILED_MAPS = {
@@ -166,7 +174,8 @@ def tiled_maps() -> dict[str, str]:
 
 
 def test_vgg16_7_of_the_h200_is_composed_of_primitives() -> None:
-    record = record_of("h200", "vgg16/7", "tiled-vectors-slices")
+    earlier = earlier_kernel("h200", "vgg16/7", "tiled-vectors-slices")
+    record = earlier.record
     schedule = parse_schedule((SCHEDULES / "tiled-slices.schedule").read_text())
     program = derived(high_level_convolution(record.layer), schedule)
     steps = {
@@ -186,7 +195,7 @@ def test_vgg16_7_of_the_h200_is_composed_of_primitives() -> None:
     codes |= {name: parse_code(code) for name, code in sums.items()}
     values = record.choices["parameters"]
     own = {p.name: values[_parameter(p.name)] for p in program.parameters}
-    _same(record, program, own, {m.id: codes[str(m.id)] for m in concrete_maps(program)})
+    _same(earlier, program, own, {m.id: codes[str(m.id)] for m in concrete_maps(program)})
 
 
 def _parameter(name: str) -> str:
@@ -194,19 +203,14 @@ def _parameter(name: str) -> str:
 
 
 def _same(
-    record: TuningRecord,
+    earlier: EarlierKernel,
     program: Program,
     values: Mapping[str, int],
     codes: Mapping[MapId, ScheduleCode],
 ) -> None:
-    sizes = {k: tuple(v) for k, v in record.choices["local_sizes"].items()}
-    old_codes = {k: parse_code(v) for k, v in record.choices["mapping"].items()}
-    old = generate(
-        variant_program(record.layer, record.variant),
-        Choices(record.choices["parameters"], old_codes, sizes),
-    )
+    sizes = {k: tuple(v) for k, v in earlier.record.choices["local_sizes"].items()}
     new = generate(program, Choices(values, codes, sizes))
-    wanted, found = kernels_of(normal(old.source)), kernels_of(normal(new.source))
+    wanted, found = kernels_of(normal(earlier.plan.source)), kernels_of(normal(new.source))
     assert found.keys() == wanted.keys()
     for name in wanted:
         assert found[name] == wanted[name]

@@ -101,7 +101,7 @@ def test_hostile_input_costs_bounded_memory_and_time():
 
 def test_memory_that_is_not_there_is_a_reason_of_its_own():
     async def work(pool: SolverPool) -> SolverProblem:
-        request = {"kind": "count", "subject": {"name": "vgg16/7"}, "variant": "tiled"}
+        request = {"kind": "count", "subject": {"name": "vgg16/7"}, "variant": "direct"}
         with pytest.raises(SolverProblem) as found:
             await pool.ask(request, SolverLimits(memory_bytes=MIB))
         return found.value

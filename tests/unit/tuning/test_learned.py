@@ -156,14 +156,14 @@ def test_layers_of_all_sizes_are_learned_from_alike(store: Store) -> None:
 
 
 def test_a_stored_program_is_known_to_be_of_the_layer_it_is_named_after() -> None:
-    """Models of tiles want the layer, and a store holds its program."""
-    subject = subject_of_layer(layer_of_name("squeezenet1_1/4"), "tiled")
+    """A store holds the program alone."""
+    subject = subject_of_layer(layer_of_name("squeezenet1_1/4"), "direct")
     stored = subject_of_document(subject.to_json(), "squeezenet1_1/4")
     assert stored.layer is None
-    assert with_layer(stored, "squeezenet1_1/4", "tiled").layer == subject.layer
-    assert with_layer(stored, "squeezenet1_1/8", "tiled") is stored
+    assert with_layer(stored, "squeezenet1_1/4", "direct").layer == subject.layer
+    assert with_layer(stored, "squeezenet1_1/8", "direct") is stored
     assert with_layer(stored, "squeezenet1_1/4", "no-such") is stored
-    assert with_layer(stored, "mine", "tiled") is stored
+    assert with_layer(stored, "mine", "direct") is stored
 
 
 def test_a_search_starts_from_what_was_learned(store: Store, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_all_sketches_are_among_the_possible_ones_in_their_order(
 
 def test_what_is_no_program_of_one_kernel_is_derived_at_once() -> None:
     assert possible_subjects(SEVERAL, POCL) == sketched_subjects(SEVERAL, POCL)
-    of_layer = subject_of_layer(layer_of_name("mobilenet_v2/5"), "tiled")
+    of_layer = subject_of_layer(layer_of_name("vgg16/7"), "direct")
     assert possible_subjects(of_layer, POCL) == (of_layer,)
 
 

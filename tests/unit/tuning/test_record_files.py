@@ -229,7 +229,9 @@ def test_a_record_that_is_not_valid_any_more_does_not_hide_one_that_is():
     valid = record(choices=assignment_to_json(drawn), time_ms=2.0, extra_bytes=0)
     stale = record(time_ms=1.0)
     unknown = record(variant="direct", time_ms=0.5, choices={"mapping": {"pad_block": 1}})
-    assert best_valid([stale, valid, unknown], SMALL, NULL_PROFILE) == valid
+    # Of a variant that there is no more.
+    gone = record(variant="tiled", time_ms=0.4)
+    assert best_valid([stale, valid, unknown, gone], SMALL, NULL_PROFILE) == valid
     assert best_valid([stale, valid], SMALL, NULL_PROFILE, max_extra_bytes=0) == valid
     # Whoever runs it says what is wrong with it.
     assert best_valid([stale], SMALL, NULL_PROFILE) == stale

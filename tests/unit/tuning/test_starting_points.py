@@ -1,144 +1,150 @@
-"""A search of a layer starts from what suits the device, whatever the space holds beside it."""
+"""A search of a layer starts from what suits the device, and from what was fast there before."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
 
 import pytest
 
 from mapper.constraint_rules.catalogue import DEFAULT_OPTIONS
-from mapper.constraint_rules.predicate import ParameterVariable
-from mapper.constraint_rules.rule import Mode
+from mapper.constraint_rules.predicate import Variable
+from mapper.constraint_rules.rule import Mode, RuleOptions
 from mapper.cpu_targets import vector_bits
 from mapper.layer_sets import layer_of_name
-from mapper.layer_spec import Layout
-from mapper.pipeline import choices_of, derive_space, subject_of_layer
-from mapper.profiles import load_profile
-from mapper.rewrites.families import Family
-from mapper.search.goal import Fastest
-from mapper.solver.space import check
-from mapper.tuning_records import best_record, records_of, shipped_records
-from nestmap.device_limits import limits_of_device
-from nestmap.tuning.sources import ignore_refusals
-from nestmap.tuning.starting_points import promises_on, records_for, source_of, tuned_variants
-from nestmap.tuning.template_search import (
-    STARTING_CANDIDATES,
-    TemplateSearch,
-    first_candidates,
+from mapper.layer_spec import LayerSpec, Layout
+from mapper.pipeline import (
+    Subject,
+    assignment_to_json,
+    choices_of,
+    derive_space,
+    subject_of_layer,
 )
-from tests.unit.tuning.fakes import TINY
+from mapper.profiles import load_profile
+from mapper.solver.space import Space, check
+from mapper.tuning_records import best_record, shipped_records
+from mapper.variants import LAST_RESORT
+from nestmap.device_limits import limits_of_device
+from nestmap.tuning.record_subjects import subject_of_record
+from nestmap.tuning.shorter_vectors import longest_vector
+from nestmap.tuning.sketch_subjects import Tuned, layer_in, possible_subjects, with_suits
+from nestmap.tuning.starting_points import paper_variants, records_for, source_of
+from tests.spaces import derived
+from tests.unit.tuning.fakes import TINY, draw_once
+from tests.unit.tuning.records import SMALL, record
 
+POCL = load_profile("pocl")
+WRITTEN = subject_of_layer(SMALL, LAST_RESORT)
 CPU, GPU = {"device.kind": "cpu"}, {"device.kind": "gpu"}
+MALI = GPU | {"device.name": "Mali-G52"}
+DEPTHWISE = replace(TINY, groups=TINY.channels, filters=TINY.channels)
 
 
 @pytest.mark.parametrize(
-    ("facts", "first"),
+    ("layer", "variants"),
     [
-        (CPU, ("channelwise", "blocked", "blocked-in-place")),
-        (GPU, ("tiled-slices", "tiled-vectors-slices", "tiled")),
-        (GPU | {"device.name": "Mali-G72"}, ("direct", "partial")),
-        ({"device.kind": "null"}, ("direct", "partial")),
+        (TINY, ("direct", "partial")),
+        (replace(TINY, stride_y=2), ("direct",)),
+        (DEPTHWISE, ("high-level",)),
     ],
+    ids=["plain", "unequal strides", "depthwise"],
 )
-def test_the_variants_that_are_tuned_suit_the_kind_of_device(
-    facts: dict[str, str], first: tuple[str, ...]
+def test_the_papers_variants_are_those_that_compute_the_layer(
+    layer: LayerSpec, variants: tuple[str, ...]
 ) -> None:
-    assert tuned_variants(facts)[: len(first)] == first
-    assert {"direct", "partial"} <= set(tuned_variants(facts)), "the paper's programs are there"
+    assert paper_variants(layer) == variants
 
 
-def test_of_a_layer_the_variants_that_compute_it_are_tuned() -> None:
-    depthwise = replace(TINY, groups=TINY.channels, filters=TINY.channels)
-    assert tuned_variants(CPU, depthwise)[0] == "channelwise"
-    assert "channelwise" not in tuned_variants(CPU, TINY)
-    assert "direct" not in tuned_variants(GPU, depthwise)
-    assert tuned_variants({"device.kind": "null"}, depthwise) == ("high-level",)
+def promises(subjects: Sequence[Tuned], facts: dict[str, str]) -> dict[str, float]:
+    sources = (
+        source_of(subject, never_derived, POCL, facts, "program", index=index)
+        for index, subject in enumerate(subjects)
+    )
+    return {source.name: source.promise for source in sources}
 
 
-def test_what_was_fastest_for_like_layers_promises_most() -> None:
-    h200 = GPU | {"device.name": "NVIDIA H200"}
-    layer = replace(layer_of_name("vgg16/12"), layout=Layout.NCHW)
-    best = best_record(shipped_records("h200"), layer)
-    assert best is not None
-    promises = promises_on(h200, layer)
-    assert promises[best.variant] == min(promises.values())
-    assert promises["direct" if "direct" in promises else "tiled-in-place"] > promises[best.variant]
+def never_derived(subject: Subject) -> Space:
+    raise AssertionError(f"the space of {subject.variant} is derived")
+
+
+@pytest.mark.parametrize(
+    ("facts", "order"),
+    [
+        (CPU, ["tile-filter", LAST_RESORT, "direct"]),
+        (GPU, ["tile-filter", LAST_RESORT, "direct"]),
+        (MALI, ["direct", "tile-filter", LAST_RESORT]),
+    ],
+    ids=["cpu", "gpu", "mali"],
+)
+def test_the_papers_variants_promise_most_where_they_were_measured_and_least_elsewhere(
+    facts: dict[str, str], order: list[str]
+) -> None:
+    subjects = [layer_in(SMALL, name, POCL) for name in order]
+    for given in (subjects, subjects[::-1]):
+        promised = promises(given, facts)
+        assert sorted(promised, key=promised.__getitem__) == order
+    sketches = promises(possible_subjects(WRITTEN, POCL), facts)
+    assert list(sketches.values()) == sorted(set(sketches.values())), "in their maker's order"
+
+
+def test_what_there_are_records_of_promises_more_than_the_first_sketch() -> None:
+    """Of those of the layer, and of no other."""
+    first, *others = (one for one in possible_subjects(WRITTEN, POCL))
+    last = others[-2]
+    for layer, has_record in ((SMALL, True), (TINY, False)):
+        own = (record(layer=layer, variant=last.variant),)
+        source = source_of(last, never_derived, POCL, CPU, "program", index=9, own=own)
+        assert source.has_record is has_record
+        assert (source.promise < promises([first], CPU)[first.variant]) is has_record
 
 
 def test_records_of_another_kind_of_device_are_no_start() -> None:
-    mali = GPU | {"device.name": "Mali-G52"}
-    gpu_of_pocl = GPU | {"platform.version": "OpenCL 3.0 PoCL 5.0", "device.name": "cuda-x"}
-    layer = replace(layer_of_name("vgg16/17"), layout=Layout.NCHW)
-    assert records_for(mali) == ()
-    assert {r.variant.partition("-")[0] for r in records_for(gpu_of_pocl)} == {"tiled", "blocks"}
-    assert tuned_variants(mali, layer)[0] == "tiled-in-place"
-
-
-def test_a_layer_without_records_starts_from_the_tiles_of_layers_like_it() -> None:
-    """On a device without any records too, from those of its kind: a start, never an answer."""
-    layer = replace(layer_of_name("vgg16/17"), layout=Layout.NCHW, height=29, width=29)
-    profile = load_profile("h200")
-    for name in ("NVIDIA H200", "NVIDIA H100 80GB HBM3"):
-        facts = GPU | {"device.name": name}
-        subject = subject_of_layer(layer, "tiled-slices")
-        space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
-        source = source_of(subject, space, profile, facts, "program")
-        assert source.known == ()
-        assert source.hints and source.family is Family.GROUPS
-        search = TemplateSearch(source, profile, 0, Fastest(), ignore_refusals)
-        first = [search.next() for _ in source.hints]
-        tiles = [choices_of(c.assignment).parameters for c in first if c is not None]
-        alike = [
-            (found, hint)
-            for found in tiles
-            for hint in source.hints
-            if all(found[name] == hint[name] for name in ("tm", "bc", "ks", "v"))
-        ]
-        assert len(alike) >= len(source.hints) // 2
-
-
-@pytest.mark.parametrize(("variant", "facts"), [("blocked", CPU), ("tiled", GPU)])
-def test_blocked_variants_start_from_valid_candidates_of_the_devices_family(
-    variant: str, facts: dict[str, str]
-) -> None:
-    subject = subject_of_layer(TINY, variant)
-    profile = load_profile("pocl")
-    space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
-    source = source_of(subject, space, profile, facts, "program")
-    found = first_candidates(source, profile)
-    assert 0 < len(found) <= len(source.known) + STARTING_CANDIDATES
-    assert found == first_candidates(source, profile), "from no clock"
-    for assignment in found:
-        assert check(space, assignment) == ()
-        assert ParameterVariable("tm") in assignment
-        sizes = choices_of(assignment).local_sizes["convolution"]
-        if variant == "blocked":
-            # Each work-item works alone, whatever stands beside it.
-            assert sizes[0] in (1, 4, 16) and sizes[1:] == (1, 1)
-        else:
-            assert prod(sizes) > 1
+    of_pocl = {"platform.version": "OpenCL 3.0 PoCL 5.0", "device.name": "cuda-x"}
+    assert records_for(MALI) == records_for({"device.kind": "null"}) == ()
+    # Of another device of its kind they are.
+    unknown = {"device.name": "nobody's"}
+    assert records_for(GPU | of_pocl) == records_for(GPU | unknown) == shipped_records("h200")
+    assert records_for(CPU | of_pocl) == records_for(CPU | unknown) == shipped_records("pocl")
+    assert records_for(GPU | {"device.name": "NVIDIA H200"}) == shipped_records("h200")
 
 
 def test_on_a_target_of_shorter_vectors_nothing_longer_is_tried_first() -> None:
     """Records of AVX-512 come first all the same, in vectors of 8 filters."""
-    layer = layer_of_name("resnet50/3")
-    (best,) = (r for r in records_of(shipped_records("pocl"), layer) if r.variant == "blocked")
-    assert vector_bits(best.target) == 512
+    layer = replace(layer_of_name("vgg16/24"), layout=Layout.NCHW)
+    of_512 = [
+        r for r in shipped_records("pocl")
+        if r.schedule is not None and vector_bits(r.target) == 512
+    ]  # fmt: skip
+    best = best_record(of_512, layer)
+    assert best is not None and best.choices["parameters"]["lanes_filter"] == 16
     narrow, facts = limits_of_device("pocl@haswell"), CPU | {"platform.version": "pocl"}
-    subject = subject_of_layer(layer, "blocked")
-    space = derive_space(subject, Mode.STRICT, narrow, DEFAULT_OPTIONS)
-    found = first_candidates(source_of(subject, space, narrow, facts, "program"), narrow)
-    assert len(found) == 1 + STARTING_CANDIDATES
-    assert {assignment[ParameterVariable("v")] for assignment in found} == {8}
+    subject = subject_of_record(best, narrow)
+
+    def known(options: RuleOptions) -> tuple[Mapping[Variable, int], ...]:
+        space = derive_space(subject, Mode.STRICT, narrow, options)
+        found = source_of(subject, space, narrow, facts, "program").known
+        assert {longest_vector(one) for one in found} <= {1, 2, 4, 8}
+        assert all(not check(space, one) for one in found)
+        return found
+
+    found = known(DEFAULT_OPTIONS)
     first, wide = choices_of(found[0]).parameters, best.choices["parameters"]
-    for name in ("tr", "tp", "bc"):
-        assert first[name] == wide[name]
+    of_vectors = ("lanes", "copy", "own", "tile")
+    assert {n for n, x in first.items() if x != wide[n]} <= {
+        n for n in wide if n.startswith(of_vectors)
+    }
+    # And of these what suits the device, where a search keeps to that.
+    assert {*map(repr, known(with_suits(subject, DEFAULT_OPTIONS)))} <= {*map(repr, found)}
 
 
-def test_other_variants_start_from_records_alone() -> None:
-    subject = subject_of_layer(TINY, "direct")
-    profile = load_profile("pocl")
-    space = derive_space(subject, Mode.STRICT, profile, DEFAULT_OPTIONS)
-    source = source_of(subject, space, profile, CPU, "program")
-    assert first_candidates(source, profile) == ()
+def test_a_variant_of_the_papers_starts_from_its_own_records_alone() -> None:
+    wanted = derived(TINY, "partial", POCL)
+    one, other = (assignment_to_json(found) for found in draw_once(wanted.space, 2, 1))
+    own = (
+        record(layer=TINY, variant="partial", choices=one, time_ms=2.0),
+        record(layer=TINY, variant="partial", choices=other, time_ms=1.0),
+        record(layer=TINY, variant="direct", time_ms=0.5),
+    )
+    for given, known in ((own, [other, one]), ((), [])):
+        source = source_of(wanted.subject, wanted.space, POCL, CPU, "program", own=given)
+        assert [assignment_to_json(found) for found in source.known] == known

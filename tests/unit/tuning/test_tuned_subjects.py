@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,14 +26,14 @@ from mapper.pipeline import (
 from mapper.profiles import load_profile
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.space import Space, check
-from mapper.variants import LAST_RESORT
+from mapper.variants import LAST_RESORT, VARIANTS
 from nestmap.cli import app
 from nestmap.stated import NOTHING_STATED
 from nestmap.tuning import part_search
 from nestmap.tuning.record_subjects import as_earlier, is_of, schedule_of, subject_of_record
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.sketch_subjects import as_written, layer_in, possible_subjects, with_suits
-from nestmap.tuning.starting_points import source_of, tuned_variants
+from nestmap.tuning.starting_points import source_of
 from nestmap.tuning.store_records import records_of_store
 from nestmap.tuning.tuned_subjects import tuned_subjects
 from nestmap.tuning.tuner import Tuner
@@ -44,7 +45,8 @@ from worker.devices.null import NULL_PROFILE
 FIRST = subject_of_layer(SMALL, LAST_RESORT)
 GPU = {"device.kind": "gpu", "device.name": "Some GPU"}
 CPU = {"device.kind": "cpu", "platform.version": "PoCL"}
-H200, POCL = load_profile("h200"), load_profile("pocl")
+MALI = {"device.kind": "gpu", "device.name": "Mali-G72"}
+H200, POCL, G72 = load_profile("h200"), load_profile("pocl"), load_profile("mali-g72")
 VGG = layer_of_name("vgg16/7")
 SKETCH = "tile-filter"
 
@@ -53,7 +55,7 @@ SKETCH = "tile-filter"
     ("facts", "device", "first"),
     [
         (CPU, POCL, ["blocks-filter", SKETCH]),
-        (GPU, H200, ["tiled-slices", "blocks-filter", "blocks-local-filter", SKETCH]),
+        (GPU, H200, ["blocks-filter", "blocks-local-filter", SKETCH]),
     ],
 )
 def test_what_a_layer_has_records_of_comes_first(
@@ -63,26 +65,53 @@ def test_what_a_layer_has_records_of_comes_first(
         record(variant=SKETCH, time_ms=2.0),
         record(variant="blocks-filter", time_ms=1.0),
         record(variant="blocks-local-filter", time_ms=1.5),
+        # Of a sketch and of a variant that other releases have.
         record(variant="of-another-release", time_ms=0.2),
         record(variant="tiled-slices", time_ms=0.1),
         record(variant="blocks-packed-filter", time_ms=0.5, layer=VGG),
     )
     names = [s.variant for s in tuned_subjects(FIRST, None, facts, device, own)]
     assert names[: len(first)] == first
-    others = possible_subjects(FIRST, device) if facts is GPU else ()
-    usual = [s.variant for s in others] or tuned_variants(facts, SMALL)
+    usual = [s.variant for s in possible_subjects(FIRST, device)]
     assert names[len(first) :] == [name for name in usual if name not in first]
+
+
+def test_on_a_mali_the_papers_variants_come_before_the_sketches() -> None:
+    sketches = [s.variant for s in possible_subjects(FIRST, G72)]
+    assert len(sketches) > 3
+    names = [s.variant for s in tuned_subjects(FIRST, None, MALI, G72)]
+    assert names == ["direct", "partial", *sketches]
+    # What there are records of comes first there, too.
+    own = (record(variant=SKETCH),)
+    names = [s.variant for s in tuned_subjects(FIRST, None, MALI, G72, own)]
+    others = [name for name in sketches if name != SKETCH]
+    assert names == [SKETCH, "direct", "partial", *others]
+
+
+def test_an_invented_device_has_the_papers_variants_alone() -> None:
+    facts = {"device.kind": "null"}
+    found = tuned_subjects(FIRST, None, facts, NULL_PROFILE)
+    assert [s.variant for s in found] == ["direct", "partial"]
+    depthwise = replace(SMALL, groups=SMALL.channels, filters=SMALL.channels)
+    found = tuned_subjects(subject_of_layer(depthwise, LAST_RESORT), None, facts, NULL_PROFILE)
+    assert [s.variant for s in found] == [LAST_RESORT]
 
 
 def test_variants_and_sketches_are_asked_for_by_name() -> None:
     names = [SKETCH, "direct", SKETCH]
     found = tuned_subjects(FIRST, names, CPU, POCL)
     assert [s.variant for s in found] == [SKETCH, "direct"]
+
+
+@pytest.mark.parametrize("name", ["nonsense", "tiled"])
+def test_a_name_that_no_variant_or_sketch_has_is_refused_with_those_that_there_are(
+    name: str,
+) -> None:
     with pytest.raises(InputError) as caught:
-        tuned_subjects(FIRST, ["nonsense"], CPU, POCL)
-    problem = caught.value.problems[0]
-    assert problem.found == "nonsense"
-    assert "direct" in problem.allowed and SKETCH in problem.allowed
+        tuned_subjects(FIRST, [SKETCH, name], CPU, POCL)
+    (problem,) = caught.value.problems
+    assert problem.found == name
+    assert {*VARIANTS, SKETCH} <= {*problem.allowed.split(", ")}
 
 
 def test_a_layer_under_a_sketch_computes_what_the_layer_does() -> None:
@@ -181,7 +210,7 @@ def test_what_is_recorded_under_a_sketch_is_tried_before_anything_is_solved(
     options = with_suits(subject, NOTHING_STATED.options)
     space = derive_space(subject, Mode.STRICT, POCL, options)
     choices = assignment_to_json(SuitedSpace(space).draw_joint(Random(1)) or {})
-    subjects = (subject, subject_of_layer(SMALL, "blocked"))
+    subjects = (subject, subject_of_layer(SMALL, "direct"))
     sources = [
         source_of(one, space_of(one), POCL, CPU, one.hash(), index=k,
                   own=(record(variant=SKETCH, choices=choices),))

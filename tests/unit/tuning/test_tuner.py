@@ -30,14 +30,14 @@ from nestmap.tuning.guided import GuidedStrategy, Standing
 from nestmap.tuning.progress_share import progress_share
 from nestmap.tuning.run import Budget, tune
 from nestmap.tuning.sources import Source
-from nestmap.tuning.starting_points import source_of
 from nestmap.tuning.strategy import random_strategy
 from nestmap.tuning.tuner import Trial, Tuner
 from tests.unit.tuning.fakes import ScriptedDevice, draw_once, timed, tiny_subjects
 from worker.devices.null import NULL_PROFILE
 
-SUBJECTS = tiny_subjects("tiled", "tiled-slices", "high-level")
-FACTS = {"device.kind": "gpu", "device.name": "nobody's"}
+#: Subjects with what they promise: two about as much, one little.
+SUBJECTS = tiny_subjects("high-level", "partial", "direct")
+PROMISES = (1.0, 1.1, 8.0)
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def sources() -> tuple[Source, ...]:
     found: list[Source] = []
-    for index, subject in enumerate(SUBJECTS):
+    for index, (subject, promise) in enumerate(zip(SUBJECTS, PROMISES, strict=True)):
         space = derive_space(subject, Mode.STRICT, NULL_PROFILE, DEFAULT_OPTIONS)
-        found.append(source_of(subject, space, NULL_PROFILE, FACTS, f"p{index}", index=index))
+        found.append(Source(index, subject, space, f"p{index}", promise=promise))
     return tuple(found)
 
 
@@ -66,7 +66,7 @@ def play(sources: Sequence[Source], count: int, ms: Mapping[str, float]) -> list
 
 
 def test_the_same_trials_give_the_same_candidates(sources: tuple[Source, ...]) -> None:
-    times = {"tiled": 2.0, "tiled-slices": 1.5, "high-level": 9.0}
+    times = {"high-level": 2.0, "partial": 1.5, "direct": 9.0}
     first, again = play(sources, 12, times), play(sources, 12, times)
     assert [c.id for c in first] == [c.id for c in again]
     assert len({c.id for c in first}) == 12
@@ -74,17 +74,17 @@ def test_the_same_trials_give_the_same_candidates(sources: tuple[Source, ...]) -
 
 def test_a_variant_far_behind_gets_hardly_any_candidates(sources: tuple[Source, ...]) -> None:
     counts = Counter(
-        c.variant for c in play(sources, 40, {"tiled": 1.0, "tiled-slices": 6.0, "high-level": 50})
+        c.variant for c in play(sources, 40, {"high-level": 1.0, "partial": 6.0, "direct": 50})
     )
-    assert counts["tiled"] >= 34
-    assert counts["tiled-slices"] <= 2 and counts["high-level"] <= 2
+    assert counts["high-level"] >= 34
+    assert counts["partial"] <= 2 and counts["direct"] <= 2
 
 
 def test_variants_that_are_near_share_the_candidates(sources: tuple[Source, ...]) -> None:
     counts = Counter(
-        c.variant for c in play(sources, 40, {"tiled": 1.0, "tiled-slices": 1.05, "high-level": 50})
+        c.variant for c in play(sources, 40, {"high-level": 1.0, "partial": 1.05, "direct": 50})
     )
-    assert min(counts["tiled"], counts["tiled-slices"]) >= 8
+    assert min(counts["high-level"], counts["partial"]) >= 8
 
 
 def test_a_failure_does_not_end_a_variant() -> None:
@@ -161,7 +161,7 @@ def test_a_stage_that_takes_too_long_ends_its_candidate_not_the_run(store: Store
 
     device = ScriptedDevice(answer)
     result = tune(
-        tiny_subjects("tiled"), device, store, budget=Budget(candidates=12, seconds=600.0)
+        tiny_subjects("high-level"), device, store, budget=Budget(candidates=12, seconds=600.0)
     )
     assert result.reason == "candidates"
     assert result.state.outcomes["timeout"] == 6 == result.state.outcomes["timed"]
@@ -190,7 +190,7 @@ def test_a_generating_process_that_is_ended_loses_no_candidate(
 
     monkeypatch.setattr(proposer, "GeneratingProcesses", Ended)
     monkeypatch.setattr(run, "generating_processes", lambda size: 2)
-    result = tune(tiny_subjects("tiled"), ScriptedDevice(), store, budget=Budget(5))
+    result = tune(tiny_subjects("high-level"), ScriptedDevice(), store, budget=Budget(5))
     assert result.reason == "candidates" and result.state.tried == 5
     assert begun and not begun[0].is_ready
 
@@ -305,7 +305,7 @@ def test_a_device_of_several_processes_is_kept_busy_and_everything_is_stored_onc
 ) -> None:
     device = ManyAtOnce()
     result = tune(
-        tiny_subjects("tiled"),
+        tiny_subjects("high-level"),
         device,
         store,
         budget=Budget(20),

@@ -1,1 +1,0 @@
-"""Rewrites of a convolution into blocked mid-level programs."""

@@ -1,1 +1,0 @@
-"""Which candidates a search builds next: of any space, and of the blocked convolutions."""
