@@ -100,6 +100,11 @@ class Accesses:
     guards: tuple[Asked, ...]
     parameters: tuple[str, ...]
 
+    @property
+    def steps(self) -> float:
+        """Operations and guards."""
+        return self.operations + len(self.guards)
+
 
 class Reach:
     """How far an access goes when loops run: along each dimension, loop by loop."""
@@ -217,7 +222,7 @@ def accesses_of(kernel: LoopKernel) -> tuple[str, list[Accesses]]:
             private = frozenset(r.buffer.name for r in reads if r.buffer.memory is Memory.PRIVATE)
             writes = _access(statement.buffer, statement.indices)
             operations = _operations(statement.value)
-            asked = tuple(dict.fromkeys(_asked(statement.value)))
+            asked = tuple(_asked(statement.value))
             parameters = _parameters(statement, loops)
             found.append(Accesses(own, fetched, writes, operations, private, asked, parameters))
     return kernel.name, found

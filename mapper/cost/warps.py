@@ -213,7 +213,7 @@ class _Mapped:
         self._codes, self._size = codes, prod(sizes)
         self._share_out(codes, sizes)
         writes = statement.writes
-        self.computes = bool(statement.operations) or not statement.reads
+        self.computes = bool(statement.steps) or not statement.reads
         self.private = statement.private
         self.reduces = [k for k, loop in enumerate(loops) if loop.map_id is None]
         self.kept: dict[str, float] = {}
@@ -304,7 +304,7 @@ class _Mapped:
         own = [k for k in range(first, len(trips)) if trips[k] > 1]
         tile = prod(trips[k] for k in own)
         steps = self._rounds * prod(trips[:first])
-        instructions = tile * max(self._statement.operations, 0.5)
+        instructions = tile * max(self._statement.steps, 0.5)
         self.operands = 0.0
         ports = 0.0
         self.loaded_ahead = 0.0
@@ -314,7 +314,7 @@ class _Mapped:
             ports += count * turns
             if reach is not self._write:
                 # What goes to registers as it is needs no others.
-                if last is not None and not (self.kept and not self._statement.operations):
+                if last is not None and not (self.kept and not self._statement.steps):
                     self.operands += elements
                 if access.buffer.memory is Memory.GLOBAL:
                     self.loaded_ahead += elements * access.buffer.element_bytes

@@ -57,7 +57,7 @@ def test_arrays_that_are_needed_one_after_the_other_share_registers() -> None:
 def operations(inner: str) -> float:
     """Of the last statement of a kernel."""
     _, statements = accesses_of(loops_of(copies(inner))[0])
-    return statements[-1].operations
+    return statements[-1].steps
 
 
 def test_a_guard_takes_an_operation_where_memory_is_accessed_and_none_in_registers() -> None:
