@@ -11,7 +11,7 @@ from mapper.ast_model.codec import program_to_json
 from mapper.errors import InputError
 from mapper.layer_sets import is_layer_name, layer_of_name
 from mapper.layer_spec import LayerSpec
-from mapper.variants import VARIANTS, variant_program
+from mapper.variants import variant_program, variants_of
 
 
 def layer_of(subject: Mapping[str, object]) -> LayerSpec | None:
@@ -35,7 +35,6 @@ def programs_of(layer: LayerSpec) -> Mapping[str, str]:
     return MappingProxyType(
         {
             name: content_hash(canonical_json(program_to_json(variant_program(layer, name))))
-            for name, variant in VARIANTS.items()
-            if variant.applies(layer) is None
+            for name in variants_of(layer)
         }
     )

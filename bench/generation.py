@@ -21,7 +21,7 @@ from mapper.pipeline import Subject, derive_space, generate_kernels, subject_of_
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.sampling import sample
 from mapper.solver.space import Space
-from mapper.variants import LAST_RESORT, VARIANTS
+from mapper.variants import LAST_RESORT, VARIANTS, variants_of
 from nestmap.tuning.sketch_subjects import (
     PossibleSketch,
     is_sketch,
@@ -54,9 +54,8 @@ class Cell:
 
 def all_of(layer: LayerSpec, device: DeviceProfile) -> tuple[str, ...]:
     """The variants that compute the layer, and the sketches that it may have on the device."""
-    variants = [name for name, variant in VARIANTS.items() if variant.applies(layer) is None]
     sketches = possible_subjects(subject_of_layer(layer, LAST_RESORT), device)
-    return tuple(dict.fromkeys((*variants, *(sketch.variant for sketch in sketches))))
+    return tuple(dict.fromkeys((*variants_of(layer), *(sketch.variant for sketch in sketches))))
 
 
 def measured(

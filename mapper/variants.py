@@ -93,6 +93,11 @@ DEFAULT_VARIANT = "direct"
 LAST_RESORT = "high-level"
 
 
+def variants_of(layer: LayerSpec) -> tuple[str, ...]:
+    """The names of the variants that compute a layer."""
+    return tuple(name for name, variant in VARIANTS.items() if variant.applies(layer) is None)
+
+
 def variant_program(layer: LayerSpec, variant: str) -> Program:
     """The program of a layer in a variant.
 
@@ -104,7 +109,7 @@ def variant_program(layer: LayerSpec, variant: str) -> Program:
         )
     problem = VARIANTS[variant].applies(layer)
     if problem is not None:
-        others = [name for name, other in VARIANTS.items() if other.applies(layer) is None]
+        others = variants_of(layer)
         remedy = f"the variant {' or '.join(others)}" if others else ""
         raise InputError(
             replace(problem, message=f"the variant {variant} does not do this", remedy=remedy)

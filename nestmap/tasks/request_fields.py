@@ -18,7 +18,7 @@ from mapper.errors import InputError, LimitError, NestmapError, Problem
 from mapper.layer_sets import is_layer_name, layer_of_name, names_in_short
 from mapper.pipeline import Subject, subject_of_layer
 from mapper.profiles import load_profile, profile_from_json
-from mapper.variants import DEFAULT_VARIANT, VARIANTS
+from mapper.variants import DEFAULT_VARIANT, variants_of
 from nestmap.stated import STATED, Stated, stated
 from nestmap.subjects import (
     Default,
@@ -182,7 +182,7 @@ def read_subject(
 
 def _in_sketch(subject: Subject, name: str, device: DeviceProfile | None) -> Subject:
     if device is None and subject.layer is not None:
-        known = ", ".join(v.name for v in VARIANTS.values() if not v.applies(subject.layer))
+        known = ", ".join(variants_of(subject.layer))
         raise InputError(Problem("", "no such variant", name[:80], known))
     if device is None:
         raise InputError(Problem("", "only a layer has variants here", name[:80]))

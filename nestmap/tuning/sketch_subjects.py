@@ -31,7 +31,7 @@ from mapper.schedules.sketches.derivation import (
 from mapper.schedules.sketches.draft import Sketch
 from mapper.solver.factored.suited import SuitedSpace
 from mapper.solver.limits import within_processor_seconds
-from mapper.variants import LAST_RESORT, VARIANTS
+from mapper.variants import LAST_RESORT, VARIANTS, variants_of
 from nestmap.tuning.drawing import cheapest_ms
 from nestmap.tuning.kernel_parts import KernelPart, PartKey, kernel_parts
 
@@ -88,7 +88,7 @@ def sketched_subjects(
             what = "the program has no sketch of this name on the device"
             if layer is not None:
                 what = "the layer has no variant, nor a sketch on the device, of this name"
-                known = [*(v.name for v in VARIANTS.values() if not v.applies(layer)), *known]
+                known = [*variants_of(layer), *known]
             raise InputError(Problem("variant", what, ", ".join(wrong), ", ".join(known) + several))
     else:
         kept = _kept(subject, combinations, device)[: most - 1]

@@ -22,7 +22,7 @@ from mapper.tuning_records import (
     records_of,
     shipped_records,
 )
-from mapper.variants import LAST_RESORT, VARIANTS
+from mapper.variants import LAST_RESORT, variants_of
 from nestmap.tuning.record_files import device_folder
 from nestmap.tuning.record_subjects import is_of
 from nestmap.tuning.shorter_vectors import fitting
@@ -43,7 +43,7 @@ _OF_PROCESSORS = "pocl"
 def paper_variants(layer: LayerSpec) -> tuple[str, ...]:
     """The variants of the two papers that compute a layer; where none does, the one that computes
     all."""
-    return tuple(name for name in _PROMISES if not VARIANTS[name].applies(layer)) or (LAST_RESORT,)
+    return tuple(name for name in variants_of(layer) if name in _PROMISES) or (LAST_RESORT,)
 
 
 def source_of(

@@ -14,7 +14,7 @@ from mapper.device_profile import DeviceProfile
 from mapper.errors import InputError
 from mapper.pipeline import Subject
 from mapper.tuning_records import TuningRecord, records_of
-from mapper.variants import VARIANTS
+from mapper.variants import variants_of
 from nestmap.tuning.record_subjects import as_earlier, is_of, subject_of_record
 from nestmap.tuning.sketch_subjects import (
     PossibleSketch,
@@ -52,7 +52,7 @@ def tuned_subjects(
     if names:
         return tuple(layer_in(layer, name, device) for name in dict.fromkeys(names))
     sketches = {s.variant: s for s in possible_subjects(first, device)}
-    computing = {name for name, variant in VARIANTS.items() if not variant.applies(layer)}
+    computing = variants_of(layer)
     # Of those without a schedule some are of variants that are gone.
     records = sorted(
         (r for r in records_of((*own, *records_for(facts)), layer)
